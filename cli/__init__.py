@@ -1,0 +1,51 @@
+"""The command face: one file a verb, listed here; a verb checks its arguments, asks `ingest` or `analysis`, and renders.
+
+A verb module offers `NAME`, `HELP`, `add_arguments(parser)` and `run(arguments) -> int` and imports what is heavy
+inside `run`, so that `hbmledger theory` starts without an engine. Errors a user can cause are `LedgerError`: what,
+where, what to do, on stderr, without a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from ingest.errors import OK, USAGE, LedgerError
+
+VERBS = ("ingest", "parse", "runs", "report", "theory", "branch", "sql", "app", "probe", "doctor")
+"""Every verb, in the order of `--help`; `cli.<verb>` is its module (`cli.app_` where the name is taken)."""
+
+_MODULES = {"app": "app_server"}
+
+
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the command, with all verbs or (faster to build) one of them."""
+    parser = argparse.ArgumentParser(prog="hbmledger", description="What Megatron-LM said a run would use, and what every rank really used.")
+    commands = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+    for verb in VERBS if only is None else (only,):
+        module = importlib.import_module(f"cli.{_MODULES.get(verb, verb)}")
+        command = commands.add_parser(verb, help=module.HELP, description=module.HELP)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0 fine, 1 findings, 2 usage or cannot judge, 3 some inputs quarantined."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    only = argv[0] if argv and argv[0] in VERBS else None
+    arguments = build_parser(only).parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except LedgerError as error:
+        print(f"hbmledger: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        print("hbmledger: stopped; what was committed stays, nothing is half written — run the same command to go on", file=sys.stderr)
+        return USAGE

@@ -1,0 +1,19 @@
+"""Where tests find shared data: `HBMLEDGER_SHARED`, else `../shared` beside the project."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The shared data folder, or a skip that says it is absent."""
+    folder = Path(os.environ.get("HBMLEDGER_SHARED", ROOT.parent / "shared"))
+    if not (folder / "data").is_dir():
+        pytest.skip(f"needs the shared data folder, looked in {folder} (set HBMLEDGER_SHARED)")
+    return folder

@@ -1,0 +1,73 @@
+"""Arguments that contradict each other, each as one sentence: the argument, its value, what would fit.
+
+The printed formula divides whatever it is given, so it answers for a model that Megatron would refuse to build. A list
+of contradictions beside the numbers says so; a command that was asked about one run stops at the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from analysis.theory.arguments import Args, Contradiction, native_args
+from analysis.theory.layout import parallel_sizes
+from analysis.theory.stages import stage_layout
+from ingest.errors import LedgerError
+
+
+def contradictions(args: Args) -> list[Contradiction]:
+    """What cannot be true of one run of these arguments (a full set; missing ones are not contradictions)."""
+    args = native_args(args)
+    found: list[Contradiction] = []
+    for check in _CHECKS:
+        try:
+            check(args)
+        except LedgerError as error:
+            found.append(_named(args, error))
+    return found
+
+
+def _named(args: Args, error: LedgerError) -> Contradiction:
+    """The sentence with the argument it names: the first word after `argument`."""
+    words = error.what.split()
+    name = words[1].rstrip(",:;") if words[:1] == ["argument"] else words[0]
+    return Contradiction(name, args.get(name), error.what)
+
+
+def _heads(args: Args) -> None:
+    tp, heads = args.get("tensor_model_parallel_size") or 1, args.get("num_attention_heads")
+    if heads and heads % tp:
+        fits = [size for size in range(1, heads + 1) if heads % size == 0]
+        near = ", ".join(str(size) for size in [*[s for s in fits if s < tp][-1:], *[s for s in fits if s > tp][:1]])
+        raise LedgerError(f"argument tensor_model_parallel_size is {tp} and does not divide num_attention_heads {heads}; {near} would fit")
+
+
+def _experts(args: Args) -> None:
+    ep, experts = args.get("expert_model_parallel_size") or 1, args.get("num_experts")
+    if experts and experts % ep:
+        raise LedgerError(f"argument expert_model_parallel_size is {ep} and does not divide num_experts {experts}; a divisor of {experts} would fit")
+    if ep > 1 and not experts:
+        raise LedgerError(f"argument expert_model_parallel_size is {ep}, but num_experts is {experts}; 1 would fit a model without experts")
+
+
+def _ranks(args: Args) -> None:
+    if args.get("world_size") is not None or args.get("data_parallel_size") is not None:
+        parallel_sizes(args)
+
+
+def _stages(args: Args) -> None:
+    if args.get("num_layers"):
+        stage_layout(args)
+
+
+def _attention(args: Args) -> None:
+    if args.get("multi_latent_attention") and args.get("group_query_attention"):
+        raise LedgerError("argument group_query_attention is True beside multi_latent_attention; False would fit")
+
+
+def _moe_pattern(args: Args) -> None:
+    freq, layers = args.get("moe_layer_freq"), args.get("num_layers")
+    if args.get("num_experts") and isinstance(freq, list) and layers and len(freq) != layers:
+        raise LedgerError(f"argument moe_layer_freq is a list of {len(freq)}; one entry for each of num_layers {layers} would fit")
+
+
+_CHECKS: tuple[Callable[[Args], None], ...] = (_heads, _experts, _ranks, _stages, _attention, _moe_pattern)

@@ -58,7 +58,7 @@ def count_parameters(generation: Generation, a: FormulaArguments) -> Parameters:
     """Count as `generation` does. Raises Crash where Megatron's own assertions fail."""
     if not generation.by_block:
         return _shared(generation, a, _closed_form(generation, a), 0.0, 0.0)
-    pattern = _pattern(a)
+    pattern = moe_pattern(a)
     if a.multi_latent_attention and a.group_query_attention:
         raise Crash("AssertionError: ")
     dense, moe = _dense_layer(generation, a), _moe_layer(generation, a)
@@ -119,7 +119,7 @@ def _closed_form(generation: Generation, a: FormulaArguments) -> float:
     return scale * (layer + 2 / (unit * a.hidden_size) + 1 / (unit * a.num_layers * a.hidden_size))
 
 
-def _pattern(a: FormulaArguments) -> list[int]:
+def moe_pattern(a: FormulaArguments) -> list[int]:
     """1 for each MoE layer, 0 for each dense one."""
     if a.num_experts is None:
         return [0] * a.num_layers

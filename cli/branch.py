@@ -1,0 +1,127 @@
+"""`hbmledger branch`: which formula made a printed number, proven: branch, generations, releases, and what it left out here.
+
+The text comes from a run of the lake, from a file (`--text`, `-` for standard input; a whole log does), or many at once, one line
+each (`--batch`: `{text, args?, num_microbatches?}`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.theory import args_of, read_json, read_lines
+from ingest.errors import OK, LedgerError
+
+if TYPE_CHECKING:
+    from analysis.theory.branch import Card
+
+NAME = "branch"
+HELP = "which formula printed a theoretical footprint: branch, generations, releases, and what it left out"
+GIB = 2**30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("run_name", nargs="?", metavar="RUN", help="a run of the lake")
+    source.add_argument("--text", metavar="FILE", help="a file with the printed block, `-` for standard input")
+    source.add_argument("--batch", metavar="FILE.jsonl", help="many at once: {text, args?, num_microbatches?} a line, one card a line")
+    parser.add_argument("--args", metavar="FILE.json", help="the run's arguments by Megatron's own names")
+    parser.add_argument("--microbatches", type=int, metavar="N", help="micro-batches a step")
+    parser.add_argument("--lake", metavar="DIR", help="the lake that holds RUN")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge one text, one run or one text a line."""
+    if arguments.batch:
+        for card in _cards(arguments.batch):
+            print(json.dumps(card))
+        return OK
+    cards = _of_run(arguments) if arguments.run_name else [_of_text(arguments)]
+    if arguments.format == "json":
+        print(json.dumps(cards if len(cards) > 1 else cards[0], indent=1))
+    else:
+        print("\n".join(_shown(card) for card in cards), end="")
+    return OK
+
+
+def _of_text(arguments: argparse.Namespace) -> dict[str, Any]:
+    from analysis.theory.branch import branch_card
+    from analysis.theory.consistency import contradictions
+
+    args = None
+    if arguments.args:
+        args = args_of(read_json(arguments.args, what="the arguments"), where=arguments.args)
+    card = branch_card(_read_text(arguments.text), args, _microbatches(arguments.microbatches))
+    for contradiction in contradictions(args or {}):
+        raise contradiction.error()
+    return as_json(card)
+
+
+def _of_run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from cli.branch_of_run import cards_of_run
+
+    return [{"run": run, "run_index": index, "iteration": iteration, **as_json(card)}
+            for run, index, iteration, card in cards_of_run(arguments.run_name, lake=arguments.lake)]
+
+
+def _cards(path: str) -> Iterator[dict[str, Any]]:
+    """One card a line, errors inside the line."""
+    from analysis.theory.branch import branch_card
+
+    for asked, broken in read_lines(path):
+        try:
+            if broken or not isinstance(asked.get("text"), str):
+                raise LedgerError(broken or "the line has no text")
+            args = None if asked.get("args") is None else args_of(asked["args"], where="args")
+            yield as_json(branch_card(asked["text"], args, _microbatches(asked.get("num_microbatches"))))
+        except LedgerError as error:
+            yield {"error": str(error)}
+
+
+def _microbatches(value: Any) -> int | None:
+    from analysis.theory.arguments import native, whole
+
+    return None if native(value) is None else whole({"num_microbatches": native(value)}, "num_microbatches")
+
+
+def _read_text(path: str) -> str:
+    if path == "-":
+        return sys.stdin.read()
+    try:
+        return Path(path).read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise LedgerError(f"cannot read the text: {error.strerror}", where=path, todo="give a file that exists, or - for standard input") from error
+
+
+def as_json(card: Card) -> dict[str, Any]:
+    """The card with the keys of the fixed face."""
+    return asdict(card)
+
+
+def _shown(card: dict[str, Any]) -> str:
+    """The card for a reader; GiB only here."""
+    head = f"run {card['run']} attempt {card['run_index']}\n" if "run" in card else ""
+    lines = [f"branch       {card['branch']} ({card['confidence']})", f"generations  {', '.join(card['generations']) or 'none'}",
+             f"releases     {', '.join(card['releases']) or 'none'}"]
+    lines += [f"evidence     {_at(one)}{one['sentence']}" for one in card["evidence"]]
+    lines += [f"contradicts  {_at(one)}{one['sentence']}" for one in card["contradictions"]]
+    for one in card["left_out"]:
+        lines.append(f"left out     {one['bytes'] / GIB:+9.3f} GiB on the {one['stage']} stage: {one['name']}, {one['sentence']}")
+    if other := card["other_branch"]:
+        lines.append(f"other branch {other['branch']}: {_gib(other['activation_bytes'], 'activation')}, {_gib(other['total_bytes'], 'total')}")
+    return head + "\n".join(lines) + "\n"
+
+
+def _gib(value: float | None, name: str) -> str:
+    return f"no {name}" if value is None else f"{name} {value / GIB:.3f} GiB"
+
+
+def _at(one: dict[str, Any]) -> str:
+    return f"line {one['line']}: " if one["line"] else ""

@@ -19,6 +19,9 @@ Args = Mapping[str, Any]
 
 _WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "null": None, "true": True, "false": False}
 _MAX_LIST = 100_000
+_MOST = dict.fromkeys(("num_layers", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank",
+                       "mtp_num_layers"), 100_000)
+"""Sizes that are listed one by one: a larger number is a mistake, not a model."""
 
 COMMAND_LINE_NAMES: dict[str, tuple[str, Any]] = {
     "disable_bias_linear": ("add_bias_linear", False),
@@ -68,10 +71,21 @@ def whole(args: Args, name: str, default: int | None = None, *, least: int = 1) 
     value = default if value is None else value
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        shown = "missing" if name not in args or args[name] is None else f"{value!r}"
-        raise LedgerError(f"argument {name} is {shown}; a whole number of at least {least} would fit")
+    most = _MOST.get(name, 10**15)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        shown = "missing" if name not in args or args[name] is None else f"{value!r:.60}"
+        fits = f"from {least} to {most}" if isinstance(value, int) and value > most else f"of at least {least}"
+        raise LedgerError(f"argument {name} is {shown}; a whole number {fits} would fit")
     return value
+
+
+def fraction(args: Args, name: str, default: float) -> float:
+    """A number from 0 to 1, or one sentence."""
+    value = args.get(name)
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise LedgerError(f"argument {name} is {value!r}; a number from 0 to 1 would fit")
+    return float(value)
 
 
 def padded_vocabulary(args: Args) -> int | None:

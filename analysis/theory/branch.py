@@ -14,9 +14,10 @@ from typing import Any, Literal
 from analysis.theory.activation import with_sp, without_sp
 from analysis.theory.arguments import Args, native_args
 from analysis.theory.disagreement import Disagreement, disagreements, relaxed, with_lines
+from analysis.theory.formula_arguments import formula_arguments
 from analysis.theory.generations import BY_NAME, GENERATIONS
 from analysis.theory.leftout import LeftOut, left_out, said_for
-from analysis.theory.megatron import MARKERS, Branch
+from analysis.theory.megatron import MARKERS, Branch, report
 from analysis.theory.shapes import speakers
 from analysis.theory.solve import Match, matches
 from analysis.theory.text import Block, blocks
@@ -67,8 +68,11 @@ def branch_card(text: str, args: Args | None = None, microbatches: int | None = 
     """
     found = blocks(text)
     if not found:
-        return Card("undecided", (), (), "none", (Evidence("shape", "no line of a theoretical footprint: none was printed, or it was not logged"),))
+        return _nothing_printed(args)
     block = found[-1]
+    if block.foreign:
+        evidence = Evidence("shape", f"{block.foreign!r} is no line of Megatron-LM: another program printed this footprint", block.lines[-1].number)
+        return Card("undecided", (), (), "none", (evidence,))
     shaped = _by_shape(block, len(found))
     if args is None:
         return shaped
@@ -78,6 +82,18 @@ def branch_card(text: str, args: Args | None = None, microbatches: int | None = 
     if not matched:
         return _unmatched(shaped, noted)
     return _from_matches(block, native, shaped, matched, set_aside, noted)
+
+
+def _nothing_printed(args: Args | None) -> Card:
+    """No footprint at all: which generations are silent for these arguments; a log that was filtered looks the same, so nothing is decided."""
+    evidence = [Evidence("shape", "no line of a theoretical footprint: none was printed, or it was not logged")]
+    silent: tuple[str, ...] = ()
+    if args is not None:
+        given = {name: value for name, value in args.items() if value is not None}
+        known, _ = formula_arguments({"padded_vocab_size": 1, "data_parallel_size": 1, **given})
+        silent = tuple(one.name for one in GENERATIONS if report(one, known, None).printed_text is None)
+        evidence.append(Evidence("arguments", f"for these arguments nothing is printed by {', '.join(silent) or 'no generation'}"))
+    return Card("undecided", silent, _releases(silent), "none", tuple(evidence))
 
 
 def _matched(block: Block, args: Args, microbatches: int | None) -> tuple[list[Match], list[Disagreement]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from analysis.theory.arguments import Args, Contradiction, native_args
+from analysis.theory.arguments import Args, Contradiction, native_args, whole
 from analysis.theory.layout import parallel_sizes
 from analysis.theory.stages import stage_layout
 from ingest.errors import LedgerError
@@ -34,19 +34,21 @@ def _named(args: Args, error: LedgerError) -> Contradiction:
 
 
 def _heads(args: Args) -> None:
-    tp, heads = args.get("tensor_model_parallel_size") or 1, args.get("num_attention_heads")
-    if heads and heads % tp:
+    if args.get("num_attention_heads") is None:
+        return
+    tp, heads = whole(args, "tensor_model_parallel_size", 1), whole(args, "num_attention_heads")
+    if heads % tp:
         fits = [size for size in range(1, heads + 1) if heads % size == 0]
         near = ", ".join(str(size) for size in [*[s for s in fits if s < tp][-1:], *[s for s in fits if s > tp][:1]])
         raise LedgerError(f"argument tensor_model_parallel_size is {tp} and does not divide num_attention_heads {heads}; {near} would fit")
 
 
 def _experts(args: Args) -> None:
-    ep, experts = args.get("expert_model_parallel_size") or 1, args.get("num_experts")
-    if experts and experts % ep:
+    ep, experts = whole(args, "expert_model_parallel_size", 1), whole(args, "num_experts", 0, least=0)
+    if experts % ep:
         raise LedgerError(f"argument expert_model_parallel_size is {ep} and does not divide num_experts {experts}; a divisor of {experts} would fit")
     if ep > 1 and not experts:
-        raise LedgerError(f"argument expert_model_parallel_size is {ep}, but num_experts is {experts}; 1 would fit a model without experts")
+        raise LedgerError(f"argument expert_model_parallel_size is {ep} and num_experts is {args.get('num_experts')}; 1 would fit without experts")
 
 
 def _ranks(args: Args) -> None:
@@ -55,7 +57,7 @@ def _ranks(args: Args) -> None:
 
 
 def _stages(args: Args) -> None:
-    if args.get("num_layers"):
+    if args.get("num_layers") is not None:
         stage_layout(args)
 
 

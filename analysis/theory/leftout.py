@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.theory.activation import with_sp
-from analysis.theory.arguments import Args, native_args
+from analysis.theory.arguments import Args, fraction, native_args, whole
 from analysis.theory.formula_arguments import FormulaArguments
 from analysis.theory.generations import NEWEST, Generation
 from analysis.theory.inflight import peak_units, schedule
@@ -106,7 +106,7 @@ def _moe(said: Said) -> Iterator[LeftOut]:
     width = a.moe_latent_size or a.hidden_size
     experts = routed * (2 * width + (2 * gates + 2) * a.moe_ffn_hidden_size // a.expert_tensor_parallel_size)
     shared = (2 * gates + 2) * a.moe_shared_expert_intermediate_size * said.tokens // a.tensor_model_parallel_size
-    kept = 0 if "moe" in (said.args.get("recompute_modules") or []) else experts + shared
+    kept = 0 if "moe" in str(said.args.get("recompute_modules")).replace("'", " ").split() else experts + shared
     more = kept - _counted_mlp(said)
     yield LeftOut("moe_activation", round(more * said.moe_layers * said.factor), "first",
                   f"{said.moe_layers} MoE layers are counted as dense ones; balanced routing to {a.moe_router_topk} experts keeps this more")
@@ -125,7 +125,7 @@ def _context_parallel(said: Said) -> Iterator[LeftOut]:
 
 
 def _optimizer_instances(said: Said) -> Iterator[LeftOut]:
-    instances = said.args.get("num_distributed_optimizer_instances") or 1
+    instances = whole(said.args, "num_distributed_optimizer_instances", 1)
     if instances > 1 and said.a.use_distributed_optimizer:
         more = said.shard * 12 / said.a.data_parallel_size * (instances - 1)
         yield LeftOut("optimizer_instances", round(more), "first", f"{instances} optimizer instances shard the state {instances} times coarser")
@@ -136,7 +136,7 @@ def _full_recompute(said: Said) -> Iterator[LeftOut]:
     if a.recompute_granularity != "full" or not activation:
         return
     kept = 2 * a.hidden_size * said.tokens // (a.tensor_model_parallel_size if a.sequence_parallel else 1)
-    every = said.args.get("recompute_num_layers") or 1 if said.args.get("recompute_method") == "uniform" else 1
+    every = whole(said.args, "recompute_num_layers", 1) if said.args.get("recompute_method") == "uniform" else 1
     layers = _layers_term(said)
     yield LeftOut("full_recompute", round(kept / every * a.num_layers * said.factor - layers), "first",
                   f"full recomputation keeps 2 h a token and {every} layer(s) of each; the formula counts every layer as if nothing were recomputed")
@@ -182,10 +182,9 @@ def _dtypes(said: Said) -> Iterator[LeftOut]:
 
 def _offload(said: Said) -> Iterator[LeftOut]:
     if said.args.get("optimizer_cpu_offload"):
-        given = said.args.get("optimizer_offload_fraction")
-        fraction = 1.0 if given is None else float(given)
+        share = fraction(said.args, "optimizer_offload_fraction", 1.0)
         dp = said.a.data_parallel_size if said.a.use_distributed_optimizer else 1
-        yield LeftOut("optimizer_offload", -round(12 * fraction * said.shard / dp), "first", f"{fraction:.0%} of the optimizer state is on the host")
+        yield LeftOut("optimizer_offload", -round(12 * share * said.shard / dp), "first", f"{share:.0%} of the optimizer state is on the host")
 
 
 def _fp8(said: Said) -> Iterator[LeftOut]:
@@ -221,7 +220,7 @@ def _uneven(said: Said) -> Iterator[LeftOut]:
 
 def _uneven_activation(said: Said, chunks: int, layers: list[int]) -> LeftOut:
     pp = len(layers)
-    plan = schedule(pp, chunks, said.microbatches or pp * chunks, said.args.get("microbatch_group_size_per_vp_stage"))
+    plan = schedule(pp, chunks, said.microbatches or pp * chunks, whole(said.args, "microbatch_group_size_per_vp_stage", pp))
     alive = max(count / chunks * peak_units(plan, stage) for stage, count in enumerate(layers))
     each = _layers_term(said) / (said.a.num_layers * said.factor)
     return LeftOut("uneven_stages_activation", round(each * (alive - said.a.num_layers * said.factor)), "fullest",

@@ -20,6 +20,7 @@ from analysis.theory.shapes import printed_lines, within
 from analysis.theory.text import Block
 
 _SEARCHED_DP = (*range(1, 65), *range(72, 1025, 8), 2048, 4096, 8192, 16384)
+_MOST_MICROBATCHES = 1024
 _PRINTED_HALF_STEP = 0.00501
 
 
@@ -75,7 +76,7 @@ def _microbatches(block: Block, args: Args, given: int | None) -> tuple[int | No
         return (None,)
     if printed := block.figure("in_flight"):
         return (max(int(printed[0]), 1),)
-    return (None, *range(1, pp))
+    return (None, *range(1, min(pp, _MOST_MICROBATCHES)))
 
 
 def _data_parallel(args: Args) -> tuple[int | None, ...]:

@@ -13,6 +13,10 @@ _LINE = re.compile(
     r"(?:Number of (?:active )?parameters in |Total number of (?:active )?parameters in billions: |compute_activation_memory"
     r"|Activation memory footprint per transformer layer|Memory penalty from interleaved schedule: |Number of in-flight microbatches: "
     r"|(?:ValueError: )?Theoretical memory footprints).*")
+_FOREIGN = re.compile(
+    r">>> \[FS\]|Number of (?:attn|dense mlp|sparse mlp) parameters|footprint per (?:dense|sparse) transformer layer"
+    r"|num_bytes_per_parameter=|model states=|Number of parameters in every GPU|Number of activation in every GPU")
+"""Words of other programs that print a footprint line of the same name: FlagScale, Megatron-Bridge, stand-alone estimators."""
 _FULL = re.compile(r"weight and optimizer=\S+ MB, activation=\S+ MB, total=\S+ MB")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -39,10 +43,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The lines of one printed footprint; `closed` when the blank line that ends a full footprint follows."""
+    """The lines of one printed footprint; `closed` when the blank line that ends a full footprint follows; `foreign` words in it that
+    Megatron-LM never printed."""
 
     lines: tuple[Line, ...]
     closed: bool
+    foreign: str | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -83,8 +89,11 @@ def blocks(text: str) -> list[Block]:
     """Every block of a text, in order; lines after the last footprint are a block of their own (torn)."""
     found: list[Block] = []
     lines: list[Line] = []
+    foreign: str | None = None
     rows = text.splitlines()
     for number, row in enumerate(rows, 1):
+        if strange := _FOREIGN.search(row):
+            foreign = strange.group()
         match = _LINE.search(row)
         if not match:
             continue
@@ -93,6 +102,6 @@ def blocks(text: str) -> list[Block]:
         if "Theoretical memory footprints" in said:
             prefix = row[: match.start()].strip()
             after = rows[number].strip() if number < len(rows) else "-"
-            found.append(Block(tuple(lines), after in ("", prefix)))
-            lines = []
-    return [*found, Block(tuple(lines), False)] if lines else found
+            found.append(Block(tuple(lines), after in ("", prefix), foreign))
+            lines, foreign = [], None
+    return [*found, Block(tuple(lines), False, foreign)] if lines else found

@@ -139,6 +139,21 @@ def test_hybrid_sentence_and_error():
 def test_nothing_printed():
     card = branch_card("training ...\n")
     assert (card.branch, card.generations, card.confidence) == ("undecided", (), "none")
+    silent = branch_card("", {**LLAMA_LIKE, "sequence_parallel": False})
+    assert (silent.branch, silent.generations) == ("undecided", ("G01", "G02", "G03", "G03x", "G04", "G05"))
+    assert branch_card("", LLAMA_LIKE).generations == ()
+
+
+@pytest.mark.parametrize("text", [
+    "> Number of attn parameters in a transformer block in billions:  0.05\nTotal number of parameters in billions: 12.80\n"
+    ">>> [FS] Theoretical memory footprints: weight and optimizer=36640.20 MB, activation=8120.55 MB, total=44760.75 MB\n\n",
+    "num_bytes_per_parameter=7.5\nTheoretical memory footprints: weight and optimizer=20814.13 MB, activation=14114.38 MB, total=34928.51 MB\n\n",
+    "Theoretical memory footprints: dense and embedding model states=18120.42 MB, activation=22016.50 MB, total=80448.92 MB\n\n",
+])
+def test_another_program_is_not_taken_for_megatron(text):
+    card = branch_card(text)
+    assert (card.branch, card.generations) == ("undecided", ())
+    assert "another program" in card.evidence[0].sentence
 
 
 @pytest.mark.parametrize("generation", ["G01", "G05", "G09", "G10", "G13", "G15"])

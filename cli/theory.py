@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +141,7 @@ def _as_json(one: Report, filled: dict[str, Any]) -> dict[str, Any]:
     return {
         "generation": one.generation, "branch": one.branch, "raises": one.raises, "weight_and_optimizer_bytes": one.weight_and_optimizer_bytes,
         "activation_bytes": one.activation_bytes, "total_bytes": one.total_bytes, "printed_text": one.printed_text, "filled_defaults": filled,
+        "parameters": asdict(one.parameters) if one.parameters else None,
         "activation_terms_bytes": dict(one.activation.terms) if one.activation else None,
     }
 

@@ -59,6 +59,11 @@ def without_sp(a: FormulaArguments, microbatches: int | None) -> Activation:
     return Activation(layer, penalty, in_flight, terms, total * OVERHEAD)
 
 
+def recomputed_layer_bytes(tokens: int, hidden: int) -> int:
+    """What full recomputation keeps of one layer and micro-batch: its input in bf16, `tokens` of this rank."""
+    return 2 * tokens * hidden
+
+
 def _embedding(a: FormulaArguments) -> tuple[int, int]:
     """Input ids (8 bytes a token) and the embedding's dropout mask, a pipeline of micro-batches of each."""
     flight = a.seq_length * a.micro_batch_size * a.pipeline_model_parallel_size

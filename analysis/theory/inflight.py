@@ -50,6 +50,11 @@ def peak_stages(plan: Schedule, stage: int) -> float:
     return peak_units(plan, stage) / plan.chunks
 
 
+def dual_pipe(pp: int) -> tuple[int, int]:
+    """DualPipe, which Megatron-LM does not have: stage units alive on every rank (1F1B's first stage has `pp`), and copies of the parameters."""
+    return pp + 1, 2
+
+
 def heaviest_mix(plan: Schedule, stage: int, chunk_bytes: Sequence[float]) -> tuple[float, tuple[int, ...]]:
     """Largest bytes alive over the schedule when chunk c of one micro-batch keeps `chunk_bytes[c]`, and the counts by chunk then."""
     alive, best, mix = [0] * plan.chunks, -1.0, (0,) * plan.chunks

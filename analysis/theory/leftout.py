@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.theory.activation import with_sp
+from analysis.theory.activation import recomputed_layer_bytes, with_sp
 from analysis.theory.arguments import Args, fraction, native_args, whole
 from analysis.theory.formula_arguments import FormulaArguments
 from analysis.theory.generations import NEWEST, Generation
@@ -135,7 +135,7 @@ def _full_recompute(said: Said) -> Iterator[LeftOut]:
     a, activation = said.a, said.report.activation
     if a.recompute_granularity != "full" or not activation:
         return
-    kept = 2 * a.hidden_size * said.tokens // (a.tensor_model_parallel_size if a.sequence_parallel else 1)
+    kept = recomputed_layer_bytes(said.tokens // (a.tensor_model_parallel_size if a.sequence_parallel else 1), a.hidden_size)
     every = whole(said.args, "recompute_num_layers", 1) if said.args.get("recompute_method") == "uniform" else 1
     layers = _layers_term(said)
     yield LeftOut("full_recompute", round(kept / every * a.num_layers * said.factor - layers), "first",

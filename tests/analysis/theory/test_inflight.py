@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.theory.inflight import heaviest_mix, peak_stages, peak_units, schedule
+from analysis.theory.activation import recomputed_layer_bytes
+from analysis.theory.inflight import dual_pipe, heaviest_mix, peak_stages, peak_units, schedule
 from ingest.errors import LedgerError
 
 
@@ -33,6 +34,17 @@ def test_worked_example_in_stage_units():
     plan = schedule(16, 4, 64)
     assert [peak_stages(plan, stage) for stage in (0, 8, 15)] == [19.75, 15.75, 12.25]
     assert pytest.approx(peak_stages(plan, 0) / 16, abs=0.01) == 1 + 15 / (16 * 4)
+
+
+def test_worked_example_of_one_forward_one_backward_and_dual_pipe():
+    assert [peak_units(schedule(4, 1, 8), stage) for stage in range(4)] == [4, 3, 2, 1]
+    assert peak_units(schedule(4, 1, 2), 0) / 4 == 2 / 4
+    stages, copies = dual_pipe(16)
+    assert (stages / 16, copies) == (1 + 1 / 16, 2)
+
+
+def test_full_recomputation_keeps_the_input_of_each_layer_whatever_p_is():
+    assert 64 * recomputed_layer_bytes(4096, 7168) == 3.5 * 2**30
 
 
 def test_the_mix_rotates_and_one_chunk_alone_reaches_more():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.theory.logits import compare, head, implementations
+from analysis.theory.megatron import report_args
 from ingest.errors import LedgerError
 
 U = 8192 * 128256 // 2
@@ -23,6 +24,15 @@ def test_worked_example(llama_like):
     assert parts["gather_buffer"] == pytest.approx(67e6, rel=0.002)
     fused = head({**llama_like, **FUSED}, te_version="2.17.0")
     assert {part.name: part.high_bytes for part in fused.parts}["logits_saved"] == pytest.approx(1.05e9, rel=0.002)
+
+
+def test_worked_example_first_and_last_stage(llama_like):
+    said = report_args(llama_like, 8)[0][0]
+    resident, layer = said.weight_and_optimizer_bytes, said.activation.per_layer_bytes
+    assert (resident + said.activation_bytes) / 1e9 == pytest.approx(29.6, abs=0.05)
+    assert 16 * layer / 1e9 == pytest.approx(8.59, abs=0.005)
+    left_out = sum(part.high_bytes for part in head(llama_like).parts if part.when == "saved")
+    assert (resident + 16 * layer + left_out) / 1e9 == pytest.approx(23.2, abs=0.05)
 
 
 @pytest.mark.parametrize(("args", "version", "want"), [

@@ -92,6 +92,12 @@ def test_where_embedding_mtp_norm_and_loss_live():
     assert split(1, 4, untie_embeddings_and_output_weights=True).cells[0].output_weight
 
 
+def test_worked_example_norms_of_the_first_and_the_last_stage():
+    layout = split(2, 32)
+    norms = [sum(cell.layers * 2 * 4096 + cell.final_norm * 4096 for cell in layout.of_stage(stage)) for stage in (0, 1)]
+    assert norms == [131_072, 135_168]
+
+
 def test_bars_of_a_hybrid_pattern_are_stages():
     assert table(split(2, 8, hybrid_layer_pattern="M-M*|MM-M")) == [[4], [4]]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from analysis.theory.arguments import Args, native_args, padded_vocabulary, whole
+from analysis.theory.stages import virtual_stages
 from ingest.errors import LedgerError
 
 
@@ -102,6 +103,8 @@ def formula_arguments(args: Args) -> tuple[FormulaArguments, dict[str, Any]]:
                 filled[name] = value
         known[name] = value
     known.update({name: given.get(name) for name in _NULLABLE})
+    if known["virtual_pipeline_model_parallel_size"] is None and (derived := virtual_stages(given)):
+        known["virtual_pipeline_model_parallel_size"] = filled["virtual_pipeline_model_parallel_size"] = derived
     _fill_vocabulary(given, known, filled)
     _fill_world(given, known, filled)
     return _typed(known), filled

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from analysis.theory.arguments import Args, native_args, whole
+from analysis.theory.stages import virtual_stages
 from ingest.errors import LedgerError
 
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"
@@ -89,7 +90,7 @@ def parallel_sizes(args: Args, *, era: str = "current") -> ParallelSizes:
     dp = world // (tp * pp * cp)
     if (given := args.get("data_parallel_size")) not in (None, dp):
         raise LedgerError(f"argument data_parallel_size is {given!r}; world_size {world} over TP {tp} x PP {pp} x CP {cp} leaves {dp}")
-    sizes = ParallelSizes(world, tp, cp, ep, etp, dp, _expert_dp(world, dp, pp, ep, etp, old), pp, _chunks(args), _order(args, era), old,
+    sizes = ParallelSizes(world, tp, cp, ep, etp, dp, _expert_dp(world, dp, pp, ep, etp, old), pp, virtual_stages(args) or 1, _order(args, era), old,
                           whole(args, "num_distributed_optimizer_instances", 1))
     _check(sizes)
     return sizes
@@ -195,10 +196,6 @@ def _expert_dp(world: int, dp: int, pp: int, ep: int, etp: int, old: bool) -> in
         of = f"data-parallel size {dp}" if old else f"world_size {world} over PP {pp} and ETP {etp}, {world // (pp * etp)},"
         raise LedgerError(f"argument expert_model_parallel_size is {ep}; a divisor of {of} would fit")
     return whole_size // part
-
-
-def _chunks(args: Args) -> int:
-    return whole(args, "virtual_pipeline_model_parallel_size", 1)
 
 
 def _check(sizes: ParallelSizes) -> None:

@@ -17,6 +17,8 @@ from ingest.errors import LedgerError
 
 _FIRST, _LAST = "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"
 
+_VIRTUAL = (LAYOUT, "num_virtual_stages_per_pipeline_rank", "num_layers_per_virtual_pipeline_stage")
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -80,6 +82,17 @@ def stage_layout(args: Args) -> StageLayout:
         cells[0], cells[-1] = "E" + cells[0], cells[-1] + "m" * mtp + "L"
     untied = bool(args.get("untie_embeddings_and_output_weights"))
     return StageLayout(pp, len(cells) // pp, _placed(cells, pp, output_weight=untied or pp > 1))
+
+
+def virtual_stages(args: Args) -> int | None:
+    """VPP as Megatron derives it: given, or from a layout, the stages a rank or the layers a virtual stage; None where there is only one."""
+    args = native_args(args)
+    if args.get("virtual_pipeline_model_parallel_size") is not None:
+        return whole(args, "virtual_pipeline_model_parallel_size")
+    if all(args.get(name) is None for name in _VIRTUAL):
+        return None
+    chunks = stage_layout(args).chunks
+    return chunks if chunks > 1 else None
 
 
 def _written_cells(args: Args, pp: int, mtp: int) -> list[str] | None:

@@ -126,6 +126,15 @@ def test_filled_defaults_are_listed(llama_like):
     assert (filled["padded_vocab_size"], filled["ffn_hidden_size"], filled["kv_channels"]) == (128000, 10880, 128)
 
 
+@pytest.mark.parametrize("given", [
+    {"num_layers_per_virtual_pipeline_stage": 8}, {"num_virtual_stages_per_pipeline_rank": 2},
+    {"pipeline_model_parallel_layout": "Et*8|t*8|t*8|t*8,L"}])
+def test_virtual_stages_are_derived_and_listed(llama_like, given):
+    (got, filled), (want, _) = (report_args({**llama_like, **more}, 8)[0] for more in (given, {"virtual_pipeline_model_parallel_size": 2}))
+    assert got == want
+    assert filled["virtual_pipeline_model_parallel_size"] == 2
+
+
 @pytest.mark.parametrize("name", [
     "hidden_size", "num_layers", "num_attention_heads", "seq_length", "micro_batch_size", "padded_vocab_size", "world_size"])
 def test_a_missing_argument_is_one_sentence(llama_like, name):

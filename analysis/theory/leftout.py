@@ -16,11 +16,11 @@ from analysis.theory.activation import recomputed_layer_bytes, with_sp
 from analysis.theory.arguments import Args, fraction, native_args, whole
 from analysis.theory.formula_arguments import FormulaArguments
 from analysis.theory.generations import NEWEST, Generation
-from analysis.theory.inflight import peak_units, schedule
+from analysis.theory.inflight import heaviest_mix, schedule
 from analysis.theory.logits import head
 from analysis.theory.megatron import Report
 from analysis.theory.parameters import bytes_per_parameter, count_parameters, moe_pattern, weight_and_optimizer_bytes
-from analysis.theory.stages import stage_layout
+from analysis.theory.stages import StageLayout, stage_layout
 from ingest.errors import LedgerError
 
 
@@ -60,6 +60,19 @@ class Said:
     def shard(self) -> float:
         """Parameters of the most loaded shard."""
         return self.report.parameters.shard if self.report.parameters else 0.0
+
+    @property
+    def dense_optimizer(self) -> float:
+        """Parameters, experts aside, whose optimizer state is on this rank."""
+        counted = self.report.parameters
+        return (counted.tensor + counted.replicated) / (self.a.data_parallel_size if self.a.use_distributed_optimizer else 1) if counted else 0.0
+
+    @property
+    def optimizer(self) -> float:
+        """All parameters whose optimizer state is on this rank; experts have a data-parallel size of their own."""
+        a, experts = self.a, self.report.parameters.expert if self.report.parameters else 0.0
+        expert_dp = a.world_size // (a.expert_tensor_parallel_size * a.expert_model_parallel_size * a.pipeline_model_parallel_size)
+        return self.dense_optimizer + experts / (max(expert_dp, 1) if a.use_distributed_optimizer else 1)
 
     @property
     def moe_layers(self) -> int:
@@ -120,14 +133,14 @@ def _context_parallel(said: Said) -> Iterator[LeftOut]:
         yield LeftOut("context_parallel_activation", -round(said.report.activation_bytes * (1 - 1 / c)), "first",
                       f"the sequence is never divided by context parallelism, {c} here")
     if said.a.use_distributed_optimizer:
-        saved = said.shard * 12 / said.a.data_parallel_size * (1 - 1 / c)
+        saved = said.dense_optimizer * 12 * (1 - 1 / c)
         yield LeftOut("context_parallel_optimizer", -round(saved), "first", f"the optimizer is sharded over DP x CP, {c} times finer than counted")
 
 
 def _optimizer_instances(said: Said) -> Iterator[LeftOut]:
     instances = whole(said.args, "num_distributed_optimizer_instances", 1)
     if instances > 1 and said.a.use_distributed_optimizer:
-        more = said.shard * 12 / said.a.data_parallel_size * (instances - 1)
+        more = said.optimizer * 12 * (instances - 1)
         yield LeftOut("optimizer_instances", round(more), "first", f"{instances} optimizer instances shard the state {instances} times coarser")
 
 
@@ -169,22 +182,20 @@ def _experts(said: Said) -> Iterator[LeftOut]:
 
 
 def _dtypes(said: Said) -> Iterator[LeftOut]:
-    args, a = said.args, said.a
-    dp = a.data_parallel_size if a.use_distributed_optimizer else 1
+    args = said.args
     if _bf16_gradients(args):
         yield LeftOut("gradient_dtype", -round(2 * said.shard), "first", "gradients are kept in bf16, counted in fp32")
     if args.get("use_precision_aware_optimizer"):
         remainders = not args.get("fp8") or args.get("fp8_recipe") in (None, "delayed")
         real = (2 if remainders else 4) + _width(args.get("exp_avg_dtype")) + _width(args.get("exp_avg_sq_dtype"))
-        yield LeftOut("optimizer_dtypes", round((real - 12) * said.shard / dp), "first",
+        yield LeftOut("optimizer_dtypes", round((real - 12) * said.optimizer), "first",
                       f"the precision-aware optimizer keeps {real} bytes a parameter, not 12")
 
 
 def _offload(said: Said) -> Iterator[LeftOut]:
     if said.args.get("optimizer_cpu_offload"):
         share = fraction(said.args, "optimizer_offload_fraction", 1.0)
-        dp = said.a.data_parallel_size if said.a.use_distributed_optimizer else 1
-        yield LeftOut("optimizer_offload", -round(12 * share * said.shard / dp), "first", f"{share:.0%} of the optimizer state is on the host")
+        yield LeftOut("optimizer_offload", -round(12 * share * said.optimizer), "first", f"{share:.0%} of the optimizer state is on the host")
 
 
 def _fp8(said: Said) -> Iterator[LeftOut]:
@@ -205,7 +216,7 @@ def _mtp(said: Said) -> Iterator[LeftOut]:
 
 
 def _uneven(said: Said) -> Iterator[LeftOut]:
-    """The fullest stage by layers in flight, against the formula's L / p layers with its own count in flight."""
+    """The fullest stage against the formula: L / p layers, and its own count in flight."""
     layout = stage_layout({**said.args, "num_layers": said.a.num_layers})
     if layout.even or layout.pp == 1:
         return
@@ -215,13 +226,14 @@ def _uneven(said: Said) -> Iterator[LeftOut]:
         most = max(layout.layers_of_stage(stage) for stage in range(layout.pp))
         yield LeftOut("uneven_stages_weights", round((most - even) * each), "fullest", f"a stage holds {most} layers, the formula counts {even:g}")
     if said.report.activation:
-        yield _uneven_activation(said, layout.chunks, [layout.layers_of_stage(stage) for stage in range(layout.pp)])
+        yield _uneven_activation(said, layout)
 
 
-def _uneven_activation(said: Said, chunks: int, layers: list[int]) -> LeftOut:
-    pp = len(layers)
-    plan = schedule(pp, chunks, said.microbatches or pp * chunks, whole(said.args, "microbatch_group_size_per_vp_stage", pp))
-    alive = max(count / chunks * peak_units(plan, stage) for stage, count in enumerate(layers))
+def _uneven_activation(said: Said, layout: StageLayout) -> LeftOut:
+    """The schedule is walked with the layers of each chunk; four groups of micro-batches reach its steady state."""
+    group = whole(said.args, "microbatch_group_size_per_vp_stage", layout.pp)
+    plan = schedule(layout.pp, layout.chunks, min(said.microbatches or group, 4 * group), group)
+    alive = max(heaviest_mix(plan, stage, [cell.layers for cell in layout.of_stage(stage)])[0] for stage in range(layout.pp))
     each = _layers_term(said) / (said.a.num_layers * said.factor)
     return LeftOut("uneven_stages_activation", round(each * (alive - said.a.num_layers * said.factor)), "fullest",
                    f"{alive:g} layers of activation are alive on the fullest stage, the formula counts {said.a.num_layers * said.factor:g}")

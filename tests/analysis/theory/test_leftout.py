@@ -82,3 +82,18 @@ def test_a_split_that_cannot_be_leaves_the_other_effects(llama_like):
 
 def test_nothing_printed_ranks_nothing(llama_like):
     assert effects({**llama_like, "sequence_parallel": False}, "G05") == {}
+
+
+def test_experts_have_a_data_parallel_size_of_their_own(llama_like):
+    moe = {**llama_like, "num_experts": 8, "moe_ffn_hidden_size": 1024, "expert_model_parallel_size": 8, "expert_tensor_parallel_size": 1,
+           "optimizer_cpu_offload": True}
+    experts = 3 * 4096 * 1024 * 8 * 32 // 2 // 8
+    dense = 2 * 4096 * 5120 * 32 // 2 // 2 + 4096 * 128256 // 2 + (32 * (8192 + 8 * 4096 + 8) + 4096) // 2
+    assert effects(moe)["optimizer_offload"].bytes == pytest.approx(-12 * (experts / 16 + dense / 64), rel=1e-9)
+
+
+def test_uneven_chunks_are_walked_through_the_schedule(llama_like):
+    layout = {"pipeline_model_parallel_layout": "Et*20|t*4|t*4|t*4,L", "virtual_pipeline_model_parallel_size": 2}
+    found = effects({**llama_like, **layout})["uneven_stages_activation"]
+    assert found.sentence.startswith("84 layers of activation are alive on the fullest stage, the formula counts 40")
+    assert found.bytes == (84 - 40) * 1_073_741_824 // 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from analysis.theory.run_arguments import Row, RunArguments, run_arguments
@@ -11,11 +13,7 @@ from ingest.errors import LedgerError
 
 def arguments_of_log(path: str, *, run_index: int | None = None) -> tuple[dict[str, Any], int | None]:
     """Arguments and micro-batches of one attempt of a log file (default: the last that has arguments)."""
-    from pathlib import Path
-
-    from ingest.parsers import parse_file
-
-    rows = parse_file(Path(path)).rows
+    rows = _rows_of_log(path)
     args, runs = rows.get("run_args", []), rows.get("runs", [])
     known = sorted({_attempt(row) for row in args})
     if not known or (run_index is not None and run_index not in known):
@@ -29,6 +27,16 @@ def arguments_of_log(path: str, *, run_index: int | None = None) -> tuple[dict[s
 def arguments_of_rows(run_args: Iterable[Row], runs: Iterable[Row], run_index: int) -> RunArguments:
     """Arguments of attempt `run_index` from the rows of a file."""
     return run_arguments([row for row in run_args if _attempt(row) == run_index], [row for row in runs if _attempt(row) == run_index])
+
+
+def _rows_of_log(path: str) -> dict[str, list[dict[str, Any]]]:
+    """Every table's rows of one file; the parsers are loaded only here, so that `theory --args` starts without them."""
+    try:
+        parse_file = importlib.import_module("ingest.parsers").parse_file
+    except (ImportError, AttributeError) as error:
+        raise LedgerError("this installation has no log parser", where=path, todo="give --args FILE.json") from error
+    rows: dict[str, list[dict[str, Any]]] = parse_file(Path(path)).rows
+    return rows
 
 
 def _attempt(row: Row) -> int:

@@ -1,0 +1,7 @@
+"""The visible list of parsers: one source a file, asked in this order; the log parser comes last and reads any text."""
+
+from __future__ import annotations
+
+from ingest.parsers.base import Parser
+
+PARSERS: tuple[Parser, ...] = ()

@@ -1,0 +1,46 @@
+"""What every parser offers and yields: bytes of one artifact in, rows of `ingest.tables` out, piece by piece.
+
+A parser reads a decompressed byte stream from `start` with the `state` that the previous piece left, and yields
+pieces that end where nothing is open (no torn line, no half theory block). With `final` the open end is read as well,
+as if the artifact ended there. The same bytes give the same rows however they were cut: that is what lets a growing log
+be ingested from cron without losing or doubling a record. Rows are plain dictionaries, because the records of a
+log are few beside its bytes; columns that are absent are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Protocol
+
+Row = dict[str, Any]
+
+PIECE_ROWS = 50_000
+"""A parser closes a piece as soon as it may after this many rows, so that memory stays bounded for any file."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """Rows by table (`rejects` included) of the bytes up to `end_bytes`, and where the parser stood there (JSON)."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    end_bytes: int = 0
+    state: str | None = None
+
+    @property
+    def row_count(self) -> int:
+        """Rows over all tables, rejects left out."""
+        return sum(len(rows) for table, rows in self.rows.items() if table != "rejects")
+
+
+class Parser(Protocol):
+    """One source of records; listed in `ingest.parsers.PARSERS`, the first that matches reads the artifact."""
+
+    name: str
+    version: int
+
+    def matches(self, head: bytes, path: str) -> bool:
+        """Whether an artifact with this path (archive members: the member's) and these first 64 KiB is of this kind."""
+
+    def parse(self, stream: BinaryIO, path: str, *, start: int = 0, state: str | None = None, final: bool = True) -> Iterator[Piece]:
+        """Read `stream`, positioned at byte `start` of the artifact, to its end; yield at least one piece."""

@@ -1,0 +1,147 @@
+"""A DuckDB connection whose views stand on a lake, or on rows in memory: every answer of `analysis` is SQL on it.
+
+Each table of `ingest.tables` is a view of its own name that holds visible rows only: a row counts if its `artifact` is a visible
+row of `artifacts` (a closed piece, or the newest open tail of its source), so that what a crash left between two commits is never
+seen. The stored rows lie in the schema `stored`. A table with no file yet is an empty view of the right types, and a column that
+old files lack reads as null. The views of `VIEWS` are `.sql` files, one SELECT each, in the order they need one another; they keep
+to the SQL that DuckDB and Spark share. No DuckDB extension is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from analysis.rank_layout import rank_layout
+from ingest.tables import BY_NAME, TABLES, Table, arrow_schema
+
+if TYPE_CHECKING:
+    from ingest.lake import Lake
+
+Row = Mapping[str, Any]
+
+VIEWS = ("run_attempts", "rank_latest", "rank_capacity", "rank_headroom", "stage_memory", "coverage")
+"""Every view of `analysis/sql`, each after those it reads; `rank_layout` stands between the first and the second."""
+
+_TYPES = {
+    "string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP",
+    "list<string>": "VARCHAR[]", "map<string,string>": "MAP(VARCHAR, VARCHAR)", "map<string,double>": "MAP(VARCHAR, DOUBLE)",
+    "map<string,int64>": "MAP(VARCHAR, BIGINT)",
+}
+
+_VISIBLE = """
+WITH closed AS (
+    SELECT source, MAX(end_bytes) AS end_bytes, MAX(ingested_at) AS ingested_at FROM stored.artifacts WHERE status = 'closed' GROUP BY source
+), newest AS (
+    SELECT source, MAX(end_bytes) AS end_bytes FROM stored.artifacts WHERE status IN ('closed', 'tail') GROUP BY source
+)
+SELECT {columns}
+FROM stored.artifacts AS piece
+LEFT JOIN closed ON closed.source = piece.source
+LEFT JOIN newest ON newest.source = piece.source
+WHERE piece.status = 'closed'
+   OR (piece.status = 'tail' AND piece.start_bytes = COALESCE(closed.end_bytes, 0) AND piece.end_bytes = newest.end_bytes)
+   OR (piece.status = 'quarantined' AND (closed.ingested_at IS NULL OR closed.ingested_at < piece.ingested_at))
+"""
+
+
+def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
+    """An in-memory connection whose views read the lake's files of this moment. Raises LedgerError where the lake cannot be read."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("CREATE SCHEMA stored")
+    for table in TABLES:
+        connection.execute(f"CREATE VIEW stored.{table.name} AS {_stored(connection, table, lake.uris(table.name))}")
+    return _with_views(connection)
+
+
+def from_rows(rows: Mapping[str, Sequence[Row]], run: str = "file", artifact: str | None = None) -> duckdb.DuckDBPyConnection:
+    """The same views over rows in memory.
+
+    Rows that name no run, attempt or artifact get `run`, 0 and `artifact` (default: `run`); an artifact that has no row of
+    `artifacts` gets a closed one whose path is its own name.
+    """
+    filled = {table.name: [_filled(row, run, artifact or run) for row in rows.get(table.name, ())] for table in TABLES}
+    filled["artifacts"] += _artifacts_of(filled, run, artifact or run)
+    connection = duckdb.connect()
+    connection.execute("CREATE SCHEMA stored")
+    for table in TABLES:
+        given = pa.Table.from_pylist(filled[table.name], schema=arrow_schema(table.name))
+        connection.register("given_rows", given)
+        connection.execute(f"CREATE TABLE stored.{table.name} AS SELECT * FROM given_rows")
+        connection.unregister("given_rows")
+    return _with_views(connection)
+
+
+def records(connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    """The rows of a query as dictionaries by column name."""
+    result = connection.execute(query, list(parameters))
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def view_text(name: str) -> str:
+    """The SELECT of a view of `VIEWS`."""
+    return files("analysis").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8").strip().rstrip(";")
+
+
+def _with_views(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    for table in TABLES:
+        connection.execute(f"CREATE VIEW {table.name} AS {_visible(table)}")
+    for name in VIEWS:
+        if name == "rank_latest":
+            _place_ranks(connection)
+        connection.execute(f"CREATE VIEW {name} AS {view_text(name)}")
+    return connection
+
+
+def _place_ranks(connection: duckdb.DuckDBPyConnection) -> None:
+    """The table `rank_layout`: where each rank seen sits, by the arguments of its run."""
+    connection.register("placed_ranks", rank_layout(connection))
+    connection.execute("CREATE TABLE rank_layout AS SELECT * FROM placed_ranks")
+    connection.unregister("placed_ranks")
+
+
+def _visible(table: Table) -> str:
+    columns = ", ".join(f'piece."{name}"' for name in table.names)
+    if table.name == "artifacts":
+        return _VISIBLE.format(columns=columns)
+    return f"SELECT {columns} FROM stored.{table.name} AS piece WHERE piece.artifact IN (SELECT artifact FROM artifacts)"
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, table: Table, uris: Sequence[str]) -> str:
+    """Every column of the table by name; null of the right type where no file has it."""
+    if not uris:
+        return f"SELECT {', '.join(_null(column.name, column.type) for column in table.columns)} WHERE FALSE"
+    names = ", ".join("'" + uri.replace("'", "''") + "'" for uri in uris)
+    source = f"read_parquet([{names}], union_by_name = true, hive_partitioning = true, hive_types_autocast = false)"
+    present = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    columns = (_typed(column.name, column.type) if column.name in present else _null(column.name, column.type) for column in table.columns)
+    return f"SELECT {', '.join(columns)} FROM {source}"
+
+
+def _typed(name: str, type_: str) -> str:
+    return f'CAST("{name}" AS {_TYPES[type_]}) AS "{name}"'
+
+
+def _null(name: str, type_: str) -> str:
+    return f'CAST(NULL AS {_TYPES[type_]}) AS "{name}"'
+
+
+def _filled(row: Row, run: str, artifact: str) -> dict[str, Any]:
+    keys = {"run": row.get("run") or run, "run_index": row.get("run_index") or 0, "artifact": row.get("artifact") or artifact}
+    return {**row, **keys}
+
+
+def _artifacts_of(rows: Mapping[str, Sequence[Row]], run: str, artifact: str) -> list[dict[str, Any]]:
+    """A closed row of `artifacts` for each artifact the rows name without one, and for `artifact` where nothing was found in it."""
+    known = {row["artifact"] for row in rows["artifacts"]}
+    named = {row["artifact"]: row["run"] for table in BY_NAME for row in rows[table] if row["artifact"] not in known}
+    if not named and not known:
+        named = {artifact: run}
+    return [{"run": of, "run_index": 0, "artifact": name, "source": name, "path": name, "start_bytes": 0, "end_bytes": 0, "status": "closed",
+             "rejected": sum(row["artifact"] == name for row in rows["rejects"])} for name, of in named.items()]

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ingest.parsers.base import Parser
+from ingest.parsers.memory_stats import MEMORY_STATS
 
-PARSERS: tuple[Parser, ...] = ()
+PARSERS: tuple[Parser, ...] = (MEMORY_STATS,)

@@ -1,0 +1,59 @@
+"""Which ranks the artifacts show, of how many, and which would have printed memory at all.
+
+Coverage is part of every answer: only data-parallel rank 0 prints `[Rank r] ... memory`, so an expert rank outside it is never seen, and
+a quiet log proves nothing about the ranks it lacks. No rank is named that no record names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from analysis.database import records
+from analysis.rank_layout import RANK_TABLES, sizes_of
+from analysis.rows import Coverage
+from analysis.theory.layout import ParallelSizes, report_memory_ranks
+
+if TYPE_CHECKING:
+    import duckdb
+
+_MEASURED = "SELECT DISTINCT rank FROM rank_headroom WHERE run = ? AND run_index = ? AND rank IS NOT NULL ORDER BY rank"
+_COUNTS = "SELECT * FROM coverage WHERE run = ? AND run_index = ?"
+
+
+def coverage(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> Coverage:
+    """The coverage of one attempt."""
+    sizes = sizes_of(connection, run, run_index)
+    every = " UNION ".join(f"SELECT rank FROM {table} WHERE run = $1 AND run_index = $2 AND rank IS NOT NULL" for table in RANK_TABLES)
+    ranks = tuple(row["rank"] for row in records(connection, f"{every} ORDER BY 1", [run, run_index]))
+    measured = tuple(row["rank"] for row in records(connection, _MEASURED, [run, run_index]))
+    counts = records(connection, _COUNTS, [run, run_index])[0]
+    expected = tuple(report_memory_ranks(sizes)) if isinstance(sizes, ParallelSizes) else None
+    missing = tuple(rank for rank in expected or () if rank not in set(measured))
+    world = counts["world_size"] or (sizes.world_size if isinstance(sizes, ParallelSizes) else None)
+    return Coverage(world, ranks, measured, expected, missing, counts["unplaced_records"], counts["invalid_records"],
+                    _sentence(world, ranks, measured, expected, missing, counts["unplaced_records"]))
+
+
+def _sentence(world: int | None, ranks: tuple[int, ...], measured: tuple[int, ...], expected: tuple[int, ...] | None, missing: tuple[int, ...],
+              unplaced: int) -> str:
+    of = f"of {world} ranks" if world is not None else "ranks, of an unknown number"
+    parts = [f"seen {len(ranks)} {of}" if world is not None or not ranks else f"seen {len(ranks)} {'rank' if len(ranks) == 1 else of}"]
+    if len(measured) != len(ranks):
+        parts.append(f"memory of {len(measured)}")
+    if expected is not None and world is not None and len(expected) < world:
+        lacking = f", {len(missing)} of them missing" if missing and measured else ""
+        parts.append(f"only the {len(expected)} of data-parallel rank 0 print memory{lacking}")
+    if unplaced:
+        parts.append(f"{unplaced} memory record{'s' * (unplaced > 1)} without a rank")
+    return "; ".join(parts)
+
+
+def shown_ranks(ranks: tuple[int, ...]) -> str:
+    """Ranks as short text: `0-3, 8, 12-15`."""
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    return ", ".join(f"{low}-{high}" if high > low else str(low) for low, high in spans)

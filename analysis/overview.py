@@ -1,0 +1,157 @@
+"""The one answer about an attempt of a run that every face renders: verdict, configuration, coverage, theory, branch, stages, ranks.
+
+Asked by SQL of a connection of `analysis.database`; every figure carries the artifact and line it was read from. What cannot be measured
+from the artifacts is listed with its reason instead of being left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from analysis.capacity import Capacity, capacity_of_device
+from analysis.coverage import coverage
+from analysis.database import records
+from analysis.limits import near_limit, with_capacity
+from analysis.oom_table import oom_table
+from analysis.rank_layout import sizes_of
+from analysis.rows import Branch, Configuration, Near, Overview, Rank, Reject, Source, Theory
+from analysis.run_facts import configuration, steps_before
+from analysis.stage_table import stage_table, surpluses
+from analysis.theory.run_card import run_cards
+from analysis.theory_table import theory_of
+from analysis.verdict import verdict
+from ingest.errors import LedgerError
+
+if TYPE_CHECKING:
+    import duckdb
+
+REJECTS_SHOWN = 20
+_RANKS = """
+SELECT
+    headroom.*, COALESCE(piece.path, headroom.artifact) AS path, COALESCE(peak_piece.path, headroom.peak_artifact) AS peak_path
+FROM rank_headroom AS headroom
+LEFT JOIN artifacts AS piece ON piece.artifact = headroom.artifact
+LEFT JOIN artifacts AS peak_piece ON peak_piece.artifact = headroom.peak_artifact
+WHERE headroom.run = ? AND headroom.run_index = ?
+ORDER BY headroom.rank NULLS LAST, headroom.rank_label
+"""
+_STEPS = "SELECT * FROM rank_steps WHERE run = ? AND run_index = ? ORDER BY rank, iteration"
+_REJECTS = """
+SELECT rejects.*, COALESCE(artifacts.path, rejects.artifact) AS path
+FROM rejects LEFT JOIN artifacts ON artifacts.artifact = rejects.artifact
+WHERE rejects.run = ? AND COALESCE(rejects.run_index, 0) = ?
+ORDER BY path, rejects.line, rejects.offset_bytes
+"""
+_ARTIFACTS = "SELECT DISTINCT path FROM artifacts WHERE run = ? ORDER BY path"
+
+
+def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None, *, capacity: Capacity | None = None) -> Overview:
+    """Everything about one attempt (default: the last); `capacity` wins over the artifacts'. Raises LedgerError for an unknown run or attempt."""
+    attempts = attempts_of(connection, run)
+    if run_index is None:
+        run_index = attempts[-1]
+    if run_index not in attempts:
+        raise LedgerError(f"run {run!r} has no attempt {run_index}", todo=f"it has {', '.join(f'{run}#{one}' for one in attempts)}")
+    facts = configuration(connection, run, run_index)
+    ranks = _ranks(connection, run, run_index, capacity, facts.gpu_name)
+    covered = coverage(connection, run, run_index)
+    ooms = oom_table(connection, run, run_index)
+    near = _near(connection, run, run_index, ranks, {one.rank for one in ooms})
+    stages = stage_table(connection, run, run_index, ranks)
+    theory = theory_of(connection, run, run_index, ranks)
+    rejected = records(connection, _REJECTS, [run, run_index])
+    return Overview(
+        run=run, run_index=run_index, attempts=attempts, artifacts=tuple(row["path"] for row in records(connection, _ARTIFACTS, [run])),
+        verdict=verdict(ranks, near, ooms, covered), configuration=facts, coverage=covered, theory=theory,
+        branch=_branch(connection, run, run_index), stages=stages, surpluses=surpluses(stages, facts.pp), ranks=ranks, near_limit=near, ooms=ooms,
+        rejected=len(rejected), rejects=tuple(Reject(row["reason"] or "", row["text"] or "", Source(row["path"], row["line"]))
+                                              for row in rejected[:REJECTS_SHOWN]),
+        not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory))
+
+
+def attempts_of(connection: duckdb.DuckDBPyConnection, run: str) -> tuple[int, ...]:
+    """The attempts of a run, ascending. Raises LedgerError, with the names that come near, where there is none."""
+    found = tuple(row["run_index"] for row in records(connection, "SELECT run_index FROM run_attempts WHERE run = ? ORDER BY run_index", [run]))
+    if not found:
+        empty = records(connection, "SELECT COUNT(*) AS n FROM artifacts WHERE run = ?", [run])[0]["n"]
+        if empty:
+            return (0,)
+        names = [row["run"] for row in records(connection, "SELECT DISTINCT run FROM run_attempts ORDER BY run")]
+        close = get_close_matches(run, names, 5, 0.4) or [name for name in names if run.lower() in name.lower()][:5]
+        raise LedgerError(f"no run {run!r}", todo=f"near it: {', '.join(close)}" if close else "`hbmledger runs` lists the runs of the lake")
+    return found
+
+
+def _ranks(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, capacity: Capacity | None, gpu_name: str | None) -> tuple[Rank, ...]:
+    ranks = [_rank(row) for row in records(connection, _RANKS, [run, run_index])]
+    usual = capacity_of_device(gpu_name) if gpu_name else None
+    return tuple(with_capacity(rank, capacity) if capacity else with_capacity(rank, usual) if usual and rank.capacity_bytes is None else rank
+                 for rank in ranks)
+
+
+def _rank(row: dict[str, Any]) -> Rank:
+    same = ("rank", "rank_label", "tp", "cp", "ep", "dp", "iteration", "scope", "records", "allocated_bytes", "max_allocated_bytes", "reserved_bytes",
+            "max_reserved_bytes", "device_used_bytes", "outside_bytes", "outside_source", "capacity_bytes", "capacity_source", "peak_bytes",
+            "soft_headroom_bytes", "hard_headroom_bytes", "headroom_bound_bytes", "peak_iteration")
+    return Rank(stage=row["pp"], source=Source(row["path"], row["line"]), peak_source=Source(row["peak_path"], row["peak_line"]),
+                **{name: row[name] for name in same})
+
+
+def _near(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank], died: set[int | None]) -> tuple[Near, ...]:
+    steps: dict[int, list[dict[str, Any]]] = {}
+    for row in records(connection, _STEPS, [run, run_index]):
+        steps.setdefault(row["rank"], []).append(row)
+    before = steps_before(connection, run, run_index)
+    judged = []
+    for rank in ranks:
+        if rank.rank is not None:
+            covered = None if rank.iteration is None or before is None else rank.iteration - before
+            judged.append(near_limit(rank, steps.get(rank.rank, ()), covered, died=rank.rank in died))
+    return tuple(judged)
+
+
+def _branch(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> Branch | None:
+    found = [card for card in run_cards(connection, run) if card.run_index == run_index] if attempts_known(connection, run) else []
+    if not found or (found[0].artifact is None and found[0].card.branch == "undecided"):
+        return None
+    card = found[0]
+    if card.artifact is None:
+        return Branch(card.card, None)
+    path = records(connection, "SELECT path FROM artifacts WHERE artifact = ?", [card.artifact])
+    return Branch(card.card, Source(path[0]["path"] if path else card.artifact, card.line))
+
+
+def attempts_known(connection: duckdb.DuckDBPyConnection, run: str) -> bool:
+    """Whether any record tells of the run (an empty artifact has none)."""
+    return bool(records(connection, "SELECT 1 FROM run_attempts WHERE run = ? LIMIT 1", [run]))
+
+
+def _not_measurable(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank], facts: Configuration,
+                    theory: Theory | None) -> dict[str, str]:
+    reasons: dict[str, str] = {}
+    if not ranks:
+        reasons["ranks"] = "no record of a rank's memory in the artifacts"
+    if isinstance(sizes := sizes_of(connection, run, run_index), str):
+        reasons["stages"] = sizes
+    elif facts.pp is not None and facts.pp < 3:
+        reasons["surpluses"] = f"with {facts.pp} stage{'s' * (facts.pp > 1)} there is no middle stage to compare with"
+    if theory is None:
+        reasons["theory"] = "no theoretical footprint in the artifacts: Megatron-LM prints it since 2023-11, on rank 0 only"
+    if ranks and all(rank.capacity_bytes is None for rank in ranks):
+        reasons["headroom"] = "no capacity in the artifacts; give --capacity"
+    elif ranks and all(rank.outside_bytes is None for rank in ranks):
+        reasons["headroom"] = "what lies outside torch is in no artifact; run with --log-device-memory-used"
+    return reasons | _LATER
+
+
+_LATER = {
+    "gap": "the expected ledger of each rank is not computed by this version",
+    "high_load_steps": "tokens per expert are not judged by this version; every measured step counts alike",
+    "staircase": "risers of reserved memory are not named by this version",
+    "communication": "communication buffers are not attributed by this version",
+    "logits": "the head's share of the last stage needs the expected ledger, which this version does not compute",
+    "findings": "rules that turn measurements into findings are not part of this version",
+}
+

@@ -1,0 +1,257 @@
+"""The frozen records that an overview is made of, bytes in `_bytes`, each with the place it was read from.
+
+They travel from `analysis.overview` to every face (text, JSON, Markdown, the app): a face renders, it never computes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from analysis.theory.branch import Card
+
+Class = Literal["stable", "occasional", "clear", "insufficient", "undetermined"]
+Level = Literal["oom", "near", "clear", "insufficient", "undetermined", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a figure was read: path of the artifact (as given) and 1-based line, null for binary artifacts."""
+
+    artifact: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.artifact if self.line is None else f"{self.artifact}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What the attempt's artifacts say about it; `model` holds the arguments that shape memory, as printed."""
+
+    framework: str | None
+    framework_version: str | None
+    world_size: int | None
+    tp: int | None
+    pp: int | None
+    vpp: int | None
+    cp: int | None
+    ep: int | None
+    etp: int | None
+    dp: int | None
+    num_microbatches: int | None
+    padded_vocab_size: int | None
+    params_dtype: str | None
+    gpu_name: str | None
+    first_iteration: int | None
+    last_iteration: int | None
+    train_iterations: int | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    model: dict[str, str] = field(default_factory=dict)
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Which ranks the artifacts name. `expected` are those that print memory by Megatron's rule, null where sizes are unknown."""
+
+    world_size: int | None
+    ranks: tuple[int, ...]
+    measured: tuple[int, ...]
+    expected: tuple[int, ...] | None
+    missing: tuple[int, ...]
+    unplaced_records: int
+    invalid_records: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A printed figure beside a measured one of a rank; ratio is measured over printed."""
+
+    rank: int | None
+    stage: int | None
+    printed: str
+    printed_bytes: int
+    measured: str
+    measured_bytes: int
+    ratio: float
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Theory:
+    """The last printed footprint of the attempt."""
+
+    weight_and_optimizer_bytes: int | None
+    activation_bytes: int | None
+    total_bytes: int | None
+    iteration: int | None
+    producer: str | None
+    shape: str | None
+    text: str | None
+    times_printed: int
+    source: Source
+    compared: tuple[Comparison, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One measured rank: last training record, maxima over valid records, headroom where it can be known.
+
+    `stage` is null where the sizes are unknown; `rank` is null, with `rank_label`, where no record proves it.
+    `headroom_bound_bytes` is capacity - max reserved: what is left at most when nothing is known outside torch.
+    """
+
+    rank: int | None
+    rank_label: str | None
+    stage: int | None
+    tp: int | None
+    cp: int | None
+    ep: int | None
+    dp: int | None
+    iteration: int | None
+    scope: str | None
+    records: int
+    allocated_bytes: int | None
+    max_allocated_bytes: int | None
+    reserved_bytes: int | None
+    max_reserved_bytes: int | None
+    device_used_bytes: int | None
+    outside_bytes: int | None
+    outside_source: str | None
+    capacity_bytes: int | None
+    capacity_source: str | None
+    peak_bytes: int | None
+    soft_headroom_bytes: int | None
+    hard_headroom_bytes: int | None
+    headroom_bound_bytes: int | None
+    peak_iteration: int | None
+    source: Source
+    peak_source: Source
+
+    @property
+    def name(self) -> str:
+        """`rank 12 (stage 3)`, or what the artifact says instead."""
+        who = f"rank {self.rank}" if self.rank is not None else f"an unnamed rank ({self.rank_label})"
+        return who if self.stage is None else f"{who} (stage {self.stage})"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The fullest measured rank of each kind on one stage; `stage` is null for ranks whose stage is unknown."""
+
+    stage: int | None
+    ranks: int
+    first_rank: int
+    last_rank: int
+    allocated_bytes: int | None
+    max_allocated_bytes: int | None
+    reserved_bytes: int | None
+    max_reserved_bytes: int | None
+    device_used_bytes: int | None
+    outside_bytes: int | None
+    capacity_bytes: int | None
+    soft_headroom_bytes: int | None
+    hard_headroom_bytes: int | None
+    headroom_bound_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StageSurplus:
+    """What the first or the last stage holds above the median of the middle ones; `measure` allocated, max_allocated or max_reserved."""
+
+    which: Literal["first", "last"]
+    stage: int
+    measure: str
+    surplus_bytes: int
+    surplus_ratio: float
+    middle_bytes: int
+    middle_stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """How often one rank came near its limit. `low` and `high` bound the chance of a step (95 %)."""
+
+    rank: int | None
+    near: Class
+    kind: Literal["hard", "cache"] | None
+    near_steps: int | None
+    steps: int | None
+    low: float | None
+    high: float | None
+    headroom_hard_bytes: int | None
+    headroom_soft_bytes: int | None
+    margin_bytes: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Oom:
+    """One out-of-memory error: what its message says and what it does not."""
+
+    rank: int | None
+    rank_label: str | None
+    stage: int | None
+    iteration: int | None
+    kind: str | None
+    case: str
+    reason: str
+    numbers: dict[str, int]
+    missing: tuple[str, ...]
+    frame: str | None
+    allocator_hint: str | None
+    text: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One sentence on the attempt and the places that show it."""
+
+    level: Level
+    sentence: str
+    evidence: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """One stretch that looked like a record and was not understood."""
+
+    reason: str
+    text: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The branch card of the attempt; its line numbers count from `source`."""
+
+    card: Card
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything a report says about one attempt of a run. `not_measurable` tells, by section, why it is empty."""
+
+    run: str
+    run_index: int
+    attempts: tuple[int, ...]
+    artifacts: tuple[str, ...]
+    verdict: Verdict
+    configuration: Configuration
+    coverage: Coverage
+    theory: Theory | None
+    branch: Branch | None
+    stages: tuple[Stage, ...]
+    surpluses: tuple[StageSurplus, ...]
+    ranks: tuple[Rank, ...]
+    near_limit: tuple[Near, ...]
+    ooms: tuple[Oom, ...]
+    rejected: int
+    rejects: tuple[Reject, ...]
+    not_measurable: dict[str, str]

@@ -1,0 +1,58 @@
+"""Memory by pipeline stage, and how much the first and the last stage hold above the middle.
+
+The first stage carries the embedding and, under 1F1B, the most micro-batches in flight; the last carries the head, its logits and the loss.
+Both are read against the median of the middle stages, each stage by its fullest measured rank: the mean of a stage hides the rank that dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
+
+from analysis.database import records
+from analysis.rows import Rank, Stage, StageSurplus
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEASURES = ("allocated_bytes", "max_allocated_bytes", "max_reserved_bytes")
+_QUERY = "SELECT * FROM stage_memory WHERE run = ? AND run_index = ? ORDER BY pp NULLS LAST"
+_NAMES = [field.name for field in fields(Stage) if field.name != "stage"]
+
+
+def stage_table(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
+    """One row a stage seen; headrooms are those of `ranks`, which may be judged against a given capacity."""
+    placed = [rank for rank in ranks if rank.rank is not None]
+    return tuple(_stage(row["pp"], {name: row[name] for name in _NAMES}, [rank for rank in placed if rank.stage == row["pp"]])
+                 for row in records(connection, _QUERY, [run, run_index]))
+
+
+def surpluses(stages: Sequence[Stage], pp: int | None) -> tuple[StageSurplus, ...]:
+    """First and last stage above the median of the middle stages seen; empty below three stages or where the ends were not seen."""
+    if not pp or pp < 3:
+        return ()
+    return tuple(_surpluses({one.stage: one for one in stages if one.stage is not None}, pp))
+
+
+def _surpluses(by_stage: dict[int, Stage], pp: int) -> Iterator[StageSurplus]:
+    ends: tuple[tuple[Literal["first", "last"], int], ...] = (("first", 0), ("last", pp - 1))
+    for which, stage in ends:
+        for measure in MEASURES:
+            middle = [size for number, one in by_stage.items() if 0 < number < pp - 1 and (size := getattr(one, measure)) is not None]
+            own = getattr(by_stage.get(stage), measure, None)
+            if middle and own is not None:
+                level = int(median(middle))
+                yield StageSurplus(which, stage, measure, own - level, (own - level) / level if level else 0.0, level, len(middle))
+
+
+def _stage(stage: int | None, row: dict[str, Any], ranks: Sequence[Rank]) -> Stage:
+    def least(name: str) -> int | None:
+        known = [size for rank in ranks if (size := getattr(rank, name)) is not None]
+        return min(known) if known else None
+
+    judged = {name: least(name) for name in ("capacity_bytes", "soft_headroom_bytes", "hard_headroom_bytes", "headroom_bound_bytes")}
+    return Stage(stage=stage, **{**row, **judged})
+
+

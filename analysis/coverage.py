@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MEASURED = "SELECT DISTINCT rank FROM rank_headroom WHERE run = ? AND run_index = ? AND rank IS NOT NULL ORDER BY rank"
 _COUNTS = "SELECT * FROM coverage WHERE run = ? AND run_index = ?"
+_NOTHING = {"world_size": None, "unplaced_records": 0, "invalid_records": 0}
 
 
 def coverage(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> Coverage:
@@ -26,7 +27,7 @@ def coverage(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) ->
     every = " UNION ".join(f"SELECT rank FROM {table} WHERE run = $1 AND run_index = $2 AND rank IS NOT NULL" for table in RANK_TABLES)
     ranks = tuple(row["rank"] for row in records(connection, f"{every} ORDER BY 1", [run, run_index]))
     measured = tuple(row["rank"] for row in records(connection, _MEASURED, [run, run_index]))
-    counts = records(connection, _COUNTS, [run, run_index])[0]
+    counts = next(iter(records(connection, _COUNTS, [run, run_index])), _NOTHING)
     expected = tuple(report_memory_ranks(sizes)) if isinstance(sizes, ParallelSizes) else None
     missing = tuple(rank for rank in expected or () if rank not in set(measured))
     world = counts["world_size"] or (sizes.world_size if isinstance(sizes, ParallelSizes) else None)
@@ -36,8 +37,7 @@ def coverage(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) ->
 
 def _sentence(world: int | None, ranks: tuple[int, ...], measured: tuple[int, ...], expected: tuple[int, ...] | None, missing: tuple[int, ...],
               unplaced: int) -> str:
-    of = f"of {world} ranks" if world is not None else "ranks, of an unknown number"
-    parts = [f"seen {len(ranks)} {of}" if world is not None or not ranks else f"seen {len(ranks)} {'rank' if len(ranks) == 1 else of}"]
+    parts = [f"seen {len(ranks)} of {world if world is not None else 'an unknown number of'} ranks"]
     if len(measured) != len(ranks):
         parts.append(f"memory of {len(measured)}")
     if expected is not None and world is not None and len(expected) < world:

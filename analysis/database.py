@@ -33,6 +33,9 @@ _TYPES = {
     "map<string,int64>": "MAP(VARCHAR, BIGINT)",
 }
 
+_LOCKS = ("python_enable_replacements = false", "autoinstall_known_extensions = false", "autoload_known_extensions = false",
+          "memory_limit = '2GB'", "threads = 2", "enable_external_access = false", "lock_configuration = true")
+
 _VISIBLE = """
 WITH closed AS (
     SELECT source, MAX(end_bytes) AS end_bytes, MAX(ingested_at) AS ingested_at FROM stored.artifacts WHERE status = 'closed' GROUP BY source
@@ -77,11 +80,33 @@ def from_rows(rows: Mapping[str, Sequence[Row]], run: str = "file", artifact: st
     return _with_views(connection)
 
 
+def locked(source: Lake | duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """A connection for queries that people write: it reads the lake's files and nothing else, and its settings cannot be changed.
+
+    A connection that is given is locked itself: give one of your own. Writing is kept out by `analysis.query.ask`, which takes one SELECT.
+    """
+    if isinstance(source, duckdb.DuckDBPyConnection):
+        connection, uris = source, []
+    else:
+        connection, uris = connect(source), [uri for table in TABLES for uri in source.uris(table.name)]
+    connection.execute(f"SET allowed_paths = [{', '.join(_quoted(uri) for uri in uris)}]")
+    for setting in _LOCKS:
+        connection.execute(f"SET {setting}")
+    return connection
+
+
 def records(connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
     """The rows of a query as dictionaries by column name."""
     result = connection.execute(query, list(parameters))
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def orphans(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Stored rows, by table, that no visible artifact holds: open tails since replaced, and what a stopped ingest left. They are never read."""
+    counts = ((table.name, connection.execute(f"SELECT (SELECT COUNT(*) FROM stored.{table.name}) - (SELECT COUNT(*) FROM {table.name})").fetchall())
+              for table in TABLES)
+    return {name: rows[0][0] for name, rows in counts if rows[0][0]}
 
 
 def view_text(name: str) -> str:
@@ -117,11 +142,15 @@ def _stored(connection: duckdb.DuckDBPyConnection, table: Table, uris: Sequence[
     """Every column of the table by name; null of the right type where no file has it."""
     if not uris:
         return f"SELECT {', '.join(_null(column.name, column.type) for column in table.columns)} WHERE FALSE"
-    names = ", ".join("'" + uri.replace("'", "''") + "'" for uri in uris)
+    names = ", ".join(_quoted(uri) for uri in uris)
     source = f"read_parquet([{names}], union_by_name = true, hive_partitioning = true, hive_types_autocast = false)"
     present = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
     columns = (_typed(column.name, column.type) if column.name in present else _null(column.name, column.type) for column in table.columns)
     return f"SELECT {', '.join(columns)} FROM {source}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _typed(name: str, type_: str) -> str:

@@ -49,11 +49,8 @@ _ARTIFACTS = "SELECT DISTINCT path FROM artifacts WHERE run = ? ORDER BY path"
 
 def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None, *, capacity: Capacity | None = None) -> Overview:
     """Everything about one attempt (default: the last); `capacity` wins over the artifacts'. Raises LedgerError for an unknown run or attempt."""
-    attempts = attempts_of(connection, run)
-    if run_index is None:
-        run_index = attempts[-1]
-    if run_index not in attempts:
-        raise LedgerError(f"run {run!r} has no attempt {run_index}", todo=f"it has {', '.join(f'{run}#{one}' for one in attempts)}")
+    attempts = attempts_of(connection, run, run_index)
+    run_index = attempts[-1] if run_index is None else run_index
     facts = configuration(connection, run, run_index)
     ranks = _ranks(connection, run, run_index, capacity, facts.gpu_name)
     covered = coverage(connection, run, run_index)
@@ -71,16 +68,17 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
         not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory))
 
 
-def attempts_of(connection: duckdb.DuckDBPyConnection, run: str) -> tuple[int, ...]:
-    """The attempts of a run, ascending. Raises LedgerError, with the names that come near, where there is none."""
+def attempts_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None) -> tuple[int, ...]:
+    """The attempts of a run, ascending. Raises LedgerError, with the names that come near, where there is none, or not the one asked for."""
     found = tuple(row["run_index"] for row in records(connection, "SELECT run_index FROM run_attempts WHERE run = ? ORDER BY run_index", [run]))
+    if not found and records(connection, "SELECT 1 FROM artifacts WHERE run = ? LIMIT 1", [run]):
+        found = (0,)
     if not found:
-        empty = records(connection, "SELECT COUNT(*) AS n FROM artifacts WHERE run = ?", [run])[0]["n"]
-        if empty:
-            return (0,)
         names = [row["run"] for row in records(connection, "SELECT DISTINCT run FROM run_attempts ORDER BY run")]
         close = get_close_matches(run, names, 5, 0.4) or [name for name in names if run.lower() in name.lower()][:5]
         raise LedgerError(f"no run {run!r}", todo=f"near it: {', '.join(close)}" if close else "`hbmledger runs` lists the runs of the lake")
+    if run_index is not None and run_index not in found:
+        raise LedgerError(f"run {run!r} has no attempt {run_index}", todo=f"it has {', '.join(f'{run}#{one}' for one in found)}")
     return found
 
 

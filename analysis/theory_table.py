@@ -30,9 +30,10 @@ def theory_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, r
     if not found:
         return None
     last = next((row for row in reversed(found) if row["weight_and_optimizer_bytes"] is not None or row["total_bytes"] is not None), found[-1])
-    names = ("weight_and_optimizer_bytes", "activation_bytes", "total_bytes", "iteration", "producer", "shape", "text")
-    return Theory(*(last[name] for name in names), times_printed=len(found), source=Source(last["path"], last["line"]),
-                  compared=tuple(_compared(last, ranks)))
+    return Theory(
+        weight_and_optimizer_bytes=last["weight_and_optimizer_bytes"], activation_bytes=last["activation_bytes"], total_bytes=last["total_bytes"],
+        iteration=last["iteration"], producer=last["producer"], shape=last["shape"], text=last["text"], times_printed=len(found),
+        source=Source(last["path"], last["line"]), compared=tuple(_compared(last, ranks)))
 
 
 def _compared(report: dict[str, Any], ranks: Sequence[Rank]) -> Iterator[Comparison]:

@@ -28,7 +28,7 @@ GIB = 2**30
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("run_name", nargs="?", metavar="RUN", help="a run of the lake")
+    source.add_argument("run_name", nargs="?", metavar="RUN", help="a run of the lake, RUN#attempt, or a path")
     source.add_argument("--text", metavar="FILE", help="a file with the printed block, `-` for standard input")
     source.add_argument("--batch", metavar="FILE.jsonl", help="many at once: {text, args?, num_microbatches?} a line, one card a line")
     parser.add_argument("--args", metavar="FILE.json", help="the run's arguments by Megatron's own names")
@@ -65,8 +65,16 @@ def _of_text(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _of_run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every attempt of a run. `analysis.theory.run_card.run_cards` answers from a connection with the lake's views; none can be opened here yet."""
-    raise LedgerError("a run of a lake cannot be judged by this version: it opens no lake", where=arguments.run_name, todo="give --text FILE")
+    """Every attempt of a run, or the one that `RUN#attempt` names; a path is read straight."""
+    from analysis.overview import attempts_of
+    from analysis.theory.run_card import run_cards
+    from cli.opening import asked_run
+
+    with asked_run(arguments.run_name, arguments.lake) as asked:
+        for run in asked.runs:
+            attempts_of(asked.connection, run, asked.run_index)
+        cards = [card for run in asked.runs for card in run_cards(asked.connection, run) if asked.run_index in (None, card.run_index)]
+    return [{"run": one.run, "run_index": one.run_index, "artifact": one.artifact, "line": one.line, **as_json(one.card)} for one in cards]
 
 
 def _cards(path: str) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,96 @@
+"""An overview as JSON with the fixed keys that other programs rely on, and as Markdown.
+
+Every key of `KEYS` is always present, empty where there is nothing to say; `not_measurable` then tells why. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from analysis.rows import Near, Oom, Overview, Rank, Source, Stage
+from analysis.verdict import size_text
+
+KEYS = ("run", "coverage", "theory", "branch", "stages", "ranks", "logits", "gap", "near_limit", "high_load_steps", "staircase", "oom",
+        "communication", "findings")
+_MAPPINGS = ("logits", "gap", "communication")
+
+
+def as_json(overview: Overview) -> dict[str, Any]:
+    """The report as plain values that `json.dumps` takes."""
+    whole = asdict(overview)
+    card = whole["branch"]
+    found: dict[str, Any] = {
+        "run": {"name": overview.run, "run_index": overview.run_index, "attempts": overview.attempts, "artifacts": overview.artifacts,
+                "verdict": whole["verdict"], **whole["configuration"]},
+        "coverage": whole["coverage"], "theory": whole["theory"], "branch": {**card["card"], "source": card["source"]} if card else None,
+        "stages": whole["stages"], "stage_surpluses": whole["surpluses"], "ranks": whole["ranks"],
+        "near_limit": [near_json(one) for one in overview.near_limit], "oom": [oom_json(one) for one in overview.ooms],
+        "rejects": {"count": overview.rejected, "first": whole["rejects"]}, "not_measurable": overview.not_measurable,
+    }
+    missing: dict[str, Any] = {key: {} if key in _MAPPINGS else [] for key in KEYS if key not in found}
+    plain: dict[str, Any] = _plain({**{key: {**found, **missing}[key] for key in KEYS}, **found})
+    return plain
+
+
+def near_json(one: Near) -> dict[str, Any]:
+    """A `near_limit` row with the names of the fixed face."""
+    row = asdict(one)
+    return {"rank": row.pop("rank"), "class": row.pop("near"), **row}
+
+
+def oom_json(one: Oom) -> dict[str, Any]:
+    """An `oom` row with the names of the fixed face."""
+    row = asdict(one)
+    source = row.pop("source")
+    return {**{name: row.pop(name) for name in ("rank", "case", "numbers", "missing")}, "evidence": [source], **row}
+
+
+def as_markdown(overview: Overview) -> str:
+    """The report as Markdown: verdict, coverage, theory beside measured, stages, ranks."""
+    parts = [f"# {_escaped(overview.run)} attempt {overview.run_index}", f"**{_escaped(overview.verdict.sentence)}**",
+             _places(overview.verdict.evidence), f"Coverage: {overview.coverage.sentence}."]
+    if theory := overview.theory:
+        rows = [(one.printed, size_text(one.printed_bytes), f"rank {one.rank}, {one.measured}", size_text(one.measured_bytes), f"{one.ratio:.2f}")
+                for one in theory.compared]
+        parts += [f"## Printed theory\n\n{_places((theory.source,))}", _table(("printed", "size", "measured", "size", "measured / printed"), rows)]
+    stages = [(_or_dash(one.stage), one.ranks, *_sizes(one)) for one in overview.stages]
+    heads = ("allocated", "peak allocated", "max reserved", "soft headroom", "hard headroom")
+    parts += ["## Stages", _table(("stage", "ranks measured", *heads), stages)] if stages else []
+    ranks = [(one.rank if one.rank is not None else _escaped(one.rank_label or ""), _or_dash(one.stage), *_sizes(one), _escaped(str(one.source)))
+             for one in overview.ranks]
+    parts += ["## Ranks", _table(("rank", "stage", *heads, "read at"), ranks)] if ranks else []
+    parts += ["## Not measurable", "\n".join(f"- {name}: {_escaped(reason)}" for name, reason in overview.not_measurable.items())]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _sizes(one: Rank | Stage) -> tuple[str, ...]:
+    sizes = (one.allocated_bytes, one.max_allocated_bytes, one.max_reserved_bytes, one.soft_headroom_bytes, one.hard_headroom_bytes)
+    return tuple(map(size_text, sizes))
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def _places(sources: tuple[Source, ...]) -> str:
+    return "" if not sources else "Read at " + ", ".join(_escaped(str(source)) for source in sources) + "."
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _escaped(text: str) -> str:
+    """Text of an artifact, harmless in Markdown."""
+    return "".join(f"\\{char}" if char in "\\`*_{}[]<>|#" else " " if char in "\r\n" else char for char in text)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -1,0 +1,210 @@
+"""An overview as text for a terminal of 100 columns: what matters first, sizes in GiB, each section with the place it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from textwrap import wrap
+
+from analysis.coverage import shown_ranks
+from analysis.rows import Configuration, Overview, Rank, Source, Stage
+from analysis.verdict import size_text
+
+GIB = 2**30
+WIDTH = 98
+RANKS_SHOWN = 16
+_MEASURES = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved"}
+
+
+def as_text(overview: Overview) -> str:
+    """The report of one attempt."""
+    sections: tuple[Callable[[Overview], Iterator[str]], ...] = (_head, _run, _theory, _branch, _stages, _ranks, _oom, _rest)
+    return "\n".join(_clean("\n".join(lines)) for section in sections if (lines := list(section(overview)))) + "\n"
+
+
+def _head(overview: Overview) -> Iterator[str]:
+    others = [str(one) for one in overview.attempts if one != overview.run_index]
+    also = f" ({'also attempt' if len(others) == 1 else 'also attempts'} {', '.join(others)}: {overview.run}#N)" if others else ""
+    yield from _wrapped(f"{overview.run}, attempt {overview.run_index}{also}")
+    yield ""
+    yield from _wrapped(overview.verdict.sentence, "  ")
+    yield from _places(overview.verdict.evidence)
+
+
+def _run(overview: Overview) -> Iterator[str]:
+    facts = overview.configuration
+    yield "\nRun"
+    rows = [("program", " ".join(filter(None, (facts.framework, facts.framework_version)))), ("sizes", _sizes(facts)),
+            ("batch", _batch(facts)), ("model", _model(facts)), ("device", facts.gpu_name or ""), ("iterations", _iterations(facts)),
+            ("time", _time(facts)), ("coverage", overview.coverage.sentence), ("ranks seen", shown_ranks(overview.coverage.ranks))]
+    for name, text in rows:
+        if text:
+            yield from _wrapped(text, f"  {name:<12}", "  " + " " * 12)
+    if facts.source:
+        yield from _places((facts.source,))
+
+
+def _theory(overview: Overview) -> Iterator[str]:
+    theory = overview.theory
+    if theory is None:
+        return
+    when = "" if theory.iteration is None else f" at iteration {theory.iteration}"
+    yield f"\nTheory, printed{when}" + (f" by {theory.producer}" if theory.producer else "")
+    sizes = (("weight and optimizer", theory.weight_and_optimizer_bytes), ("activation", theory.activation_bytes), ("total", theory.total_bytes))
+    for name, size in sizes:
+        own = [one for one in theory.compared if one.printed == name]
+        if size is None:
+            continue
+        first = f"  {name:<22}{_gib(size):>9} GiB"
+        yield first if not own else first + "   measured/printed"
+        for one in own:
+            who = f"rank {one.rank}" if one.rank is not None else "an unnamed rank"
+            who += "" if one.stage is None else f" (stage {one.stage})"
+            yield f"    {who + ', ' + one.measured:<44}{_gib(one.measured_bytes):>9} GiB {one.ratio:>10.2f}"
+    yield from _places((theory.source,))
+
+
+def _branch(overview: Overview) -> Iterator[str]:
+    if overview.branch is None:
+        return
+    card = overview.branch.card
+    yield "\nFormula branch"
+    which = f"{card.branch} ({card.confidence})" + (f", generations {', '.join(card.generations)}" if card.generations else "")
+    yield from _wrapped(which, "  ")
+    for one in (*card.contradictions,):
+        yield from _wrapped(f"contradicts: {one.sentence}", "  ", "    ")
+    for left in card.left_out:
+        yield from _wrapped(f"left out {left.bytes / GIB:+.2f} GiB on the {left.stage} stage: {left.name}, {left.sentence}", "  ", "    ")
+
+
+def _stages(overview: Overview) -> Iterator[str]:
+    if not overview.stages or all(one.stage is None for one in overview.stages):
+        return
+    yield "\nStages, each by its fullest measured rank, GiB"
+    yield from _memory_table("stage", [("?" if one.stage is None else str(one.stage), str(one.ranks), one) for one in overview.stages])
+    for which in ("first", "last"):
+        parts = [f"{_MEASURES[one.measure]} {_signed(one.surplus_bytes / GIB, ".2f")} GiB ({_signed(one.surplus_ratio * 100, ".1f")} %)" for one in overview.surpluses
+                 if one.which == which]
+        if parts:
+            middle = next(one.middle_stages for one in overview.surpluses if one.which == which)
+            yield from _wrapped(f"{which} stage against the median of {middle} middle stage{'s' * (middle > 1)}: {', '.join(parts)}", "  ", "    ")
+    if reason := overview.not_measurable.get("surpluses"):
+        yield from _wrapped(f"first and last against the middle: {reason}", "  ", "    ")
+
+
+def _ranks(overview: Overview) -> Iterator[str]:
+    if not overview.ranks:
+        return
+    shown = sorted(overview.ranks, key=_fullest_first)[:RANKS_SHOWN]
+    of = f", the {len(shown)} fullest of {len(overview.ranks)}" if len(shown) < len(overview.ranks) else ""
+    yield f"\nRanks{of}, GiB"
+    rows = [(str(one.rank) if one.rank is not None else one.rank_label or "?", "?" if one.stage is None else str(one.stage), one) for one in shown]
+    yield from _memory_table("rank", rows, second="stage")
+    near = [one for one in overview.near_limit if one.kind]
+    for one in near[:RANKS_SHOWN]:
+        often = "" if one.near_steps is None else f" in {one.near_steps} of {one.steps} steps"
+        yield from _wrapped(f"rank {one.rank} near ({one.kind}){often}: {one.near}; {one.reason}", "  ", "    ")
+    if reason := overview.not_measurable.get("headroom"):
+        yield from _wrapped(f"headroom: {reason}", "  ", "    ")
+    yield from _places((shown[0].source,))
+
+
+def _oom(overview: Overview) -> Iterator[str]:
+    if not overview.ooms:
+        return
+    yield "\nOut of memory"
+    for one in overview.ooms[:RANKS_SHOWN]:
+        who = f"rank {one.rank}" if one.rank is not None else one.rank_label or "rank not told"
+        numbers = ", ".join(f"{name.removesuffix('_bytes').replace('_', ' ')} {size_text(size)}" for name, size in one.numbers.items())
+        yield from _wrapped(f"{who}: {numbers or 'no number in the message'}", "  ", "    ")
+        yield from _wrapped(f"case {one.case}: {one.reason}" + (f"; in {one.frame}" if one.frame else ""), "    ", "    ")
+        yield from _places((one.source,), "    ")
+    if len(overview.ooms) > RANKS_SHOWN:
+        yield f"  and {len(overview.ooms) - RANKS_SHOWN} more"
+
+
+def _rest(overview: Overview) -> Iterator[str]:
+    lines = [(name, overview.not_measurable[name]) for name in ("ranks", "theory", "stages") if name in overview.not_measurable]
+    if lines or overview.rejected:
+        yield "\nNot in the artifacts" if lines else ""
+    for name, reason in lines:
+        yield from _wrapped(f"{name}: {reason}", "  ", "    ")
+    if overview.rejected:
+        yield f"  {overview.rejected} stretch{'es' * (overview.rejected > 1)} looked like a record and could not be read, the first at:"
+        yield from _places(tuple(one.source for one in overview.rejects[:3]))
+
+
+def _memory_table(first: str, rows: Sequence[tuple[str, str, Rank | Stage]], second: str = "ranks") -> Iterator[str]:
+    """A table of the columns that any row has."""
+    columns = [(head, name) for head, name in (
+        ("alloc", "allocated_bytes"), ("peak", "max_allocated_bytes"), ("reserved", "reserved_bytes"), ("max resv", "max_reserved_bytes"),
+        ("dev used", "device_used_bytes"), ("outside", "outside_bytes"), ("soft left", "soft_headroom_bytes"), ("hard left", "hard_headroom_bytes"))
+        if any(getattr(row, name) is not None for _, _, row in rows)]
+    if not any(head == "soft left" for head, _ in columns) and any(row.headroom_bound_bytes is not None for _, _, row in rows):
+        columns.append(("left <", "headroom_bound_bytes"))
+    width = max(len(first), *(len(label) for label, _, _ in rows))
+    yield f"  {first:>{width}} {second:>6}" + "".join(f"{head:>10}" for head, _ in columns)
+    for label, count, row in rows:
+        yield f"  {label:>{width}} {count:>6}" + "".join(f"{_gib(getattr(row, name)):>10}" for _, name in columns)
+
+
+def _fullest_first(rank: Rank) -> tuple[float, float, int]:
+    left = rank.soft_headroom_bytes if rank.soft_headroom_bytes is not None else rank.headroom_bound_bytes
+    return (left if left is not None else float("inf"), -(rank.max_reserved_bytes or rank.max_allocated_bytes or 0), rank.rank or 0)
+
+
+def _sizes(facts: Configuration) -> str:
+    named = [(name, getattr(facts, name.lower())) for name in ("TP", "PP", "VPP", "CP", "EP", "ETP", "DP")]
+    quiet = {"VPP": 1, "CP": 1, "EP": 1, "ETP": facts.tp}
+    shown = ", ".join(f"{name} {size}" for name, size in named if size is not None and size != quiet.get(name))
+    return ": ".join(filter(None, (f"{facts.world_size} ranks" if facts.world_size else "", shown)))
+
+
+def _batch(facts: Configuration) -> str:
+    micro, whole = facts.model.get("micro_batch_size"), facts.model.get("global_batch_size")
+    parts = (f"micro-batch {micro}" if micro else "", f"global batch {whole}" if whole else "",
+             f"{facts.num_microbatches} micro-batches a step" if facts.num_microbatches else "",
+             f"sequence {facts.model['seq_length']}" if "seq_length" in facts.model else "")
+    return ", ".join(filter(None, parts))
+
+
+def _model(facts: Configuration) -> str:
+    apart = ("micro_batch_size", "global_batch_size", "seq_length")
+    shown = [name.replace("_", " ") + ("" if value == "True" else f" {value}") for name, value in facts.model.items() if name not in apart]
+    vocabulary = [f"padded vocabulary {facts.padded_vocab_size}"] if facts.padded_vocab_size else []
+    return ", ".join(shown + vocabulary)
+
+
+def _iterations(facts: Configuration) -> str:
+    if facts.last_iteration is None:
+        return ""
+    planned = f" of {facts.train_iterations} planned" if facts.train_iterations else ""
+    return f"{facts.first_iteration} to {facts.last_iteration}{planned}"
+
+
+def _time(facts: Configuration) -> str:
+    times = [f"{at:%Y-%m-%d %H:%M:%S}" for at in (facts.started_at, facts.ended_at) if at]
+    return " to ".join(dict.fromkeys(times))
+
+
+def _places(sources: Sequence[Source], indent: str = "  ") -> Iterator[str]:
+    for source in sources:
+        yield f"{indent}> {source}"
+
+
+def _gib(size: int | None) -> str:
+    return "-" if size is None else f"{size / GIB:.2f}"
+
+
+def _signed(value: float, form: str) -> str:
+    """With its sign; what rounds to nothing has none."""
+    text = format(value, "+" + form)
+    return text[1:] if not float(text) else text
+
+
+def _wrapped(text: str, indent: str = "", further: str | None = None) -> list[str]:
+    return wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent if further is None else further, break_on_hyphens=False) or [indent]
+
+
+def _clean(text: str) -> str:
+    """Without control characters an artifact might hold: a terminal must not obey a log."""
+    return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)

@@ -1,0 +1,44 @@
+"""`hbmledger report RUN`: what an attempt's artifacts show: verdict, coverage, printed theory beside measured memory, stages, ranks.
+
+RUN is a run of the lake, `RUN#attempt`, or a file, folder or archive that is read straight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ingest.errors import OK, LedgerError
+
+NAME = "report"
+HELP = "what theory said, what each rank used, and how close it came to the limit"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("run_name", metavar="RUN", help="a run, RUN#attempt, or a path: a log, a folder, an archive")
+    parser.add_argument("--lake", metavar="DIR", help="the lake that holds RUN (default: ./lake or HBMLEDGER_LAKE)")
+    parser.add_argument("--capacity", metavar="SIZE", help="memory of a device: 79.2GiB, or a name such as H100-80; wins over the artifacts'")
+    parser.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="output format")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Report every run that was asked for: one, or those of a folder."""
+    from analysis.capacity import given_capacity
+    from analysis.overview import overview
+    from analysis.report import as_json, as_markdown
+    from analysis.report_text import as_text
+    from cli.opening import asked_run
+
+    capacity = given_capacity(arguments.capacity) if arguments.capacity else None
+    with asked_run(arguments.run_name, arguments.lake) as asked:
+        found = [overview(asked.connection, name, asked.run_index, capacity=capacity) for name in asked.runs]
+    if not found:
+        raise LedgerError("no run in it", where=arguments.run_name, todo="give a log or a folder of logs")
+    if arguments.format == "json":
+        answers = [as_json(one) for one in found]
+        print(json.dumps(answers[0] if len(answers) == 1 else answers, indent=1))
+    else:
+        render = as_text if arguments.format == "text" else as_markdown
+        print("\n".join(render(one) for one in found), end="")
+    return OK

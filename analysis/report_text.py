@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 
 from analysis.coverage import shown_ranks
-from analysis.rows import Configuration, Overview, Rank, Source, Stage
+from analysis.rows import Configuration, Overview, Rank, Source, Stage, StageSurplus
 from analysis.verdict import size_text
 
 GIB = 2**30
@@ -82,8 +82,7 @@ def _stages(overview: Overview) -> Iterator[str]:
     yield "\nStages, each by its fullest measured rank, GiB"
     yield from _memory_table("stage", [("?" if one.stage is None else str(one.stage), str(one.ranks), one) for one in overview.stages])
     for which in ("first", "last"):
-        parts = [f"{_MEASURES[one.measure]} {_signed(one.surplus_bytes / GIB, ".2f")} GiB ({_signed(one.surplus_ratio * 100, ".1f")} %)" for one in overview.surpluses
-                 if one.which == which]
+        parts = [_above(one) for one in overview.surpluses if one.which == which]
         if parts:
             middle = next(one.middle_stages for one in overview.surpluses if one.which == which)
             yield from _wrapped(f"{which} stage against the median of {middle} middle stage{'s' * (middle > 1)}: {', '.join(parts)}", "  ", "    ")
@@ -193,6 +192,10 @@ def _places(sources: Sequence[Source], indent: str = "  ") -> Iterator[str]:
 
 def _gib(size: int | None) -> str:
     return "-" if size is None else f"{size / GIB:.2f}"
+
+
+def _above(one: StageSurplus) -> str:
+    return f"{_MEASURES[one.measure]} {_signed(one.surplus_bytes / GIB, '.2f')} GiB ({_signed(one.surplus_ratio * 100, '.1f')} %)"
 
 
 def _signed(value: float, form: str) -> str:

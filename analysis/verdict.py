@@ -55,7 +55,13 @@ def _died(ooms: Sequence[Oom]) -> Verdict:
 
 def _closest(rank: Rank, near: Sequence[Near], coverage: Coverage, *, unknown: int) -> Verdict:
     judged = next((one for one in near if one.rank == rank.rank), None)
-    level: Level = "near" if judged and judged.kind else "undetermined" if unknown else "clear" if judged and judged.near == "clear" else "insufficient"
+    level: Level = "insufficient"
+    if judged and judged.kind:
+        level = "near"
+    elif unknown:
+        level = "undetermined"
+    elif judged and judged.near == "clear":
+        level = "clear"
     close = {"hard": ", near the limit", "cache": ", near the limit by cached memory only", None: ""}[judged.kind if judged else None]
     sentence = (f"{_name(rank)} came closest: {size_text(rank.soft_headroom_bytes)} of soft headroom of {size_text(rank.capacity_bytes)}, "
                 f"{size_text(rank.hard_headroom_bytes)} of hard headroom{close}")

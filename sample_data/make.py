@@ -1,0 +1,29 @@
+"""Write the sample runs: `python -m sample_data.make [FOLDER]`. The same bytes every time; what is committed is what this writes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sample_data import dense, moe, oom
+
+RUNS = {"dense_7b5_pp2": dense.files, "moe_16ranks": moe.files, "oom_run": oom.files}
+"""Each run's folder and what makes its files."""
+
+
+def write(folder: Path) -> list[Path]:
+    """Write every run under `folder`; the files written."""
+    written = []
+    for run, files in RUNS.items():
+        for name, text in files().items():
+            path = folder / run / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+            written.append(path)
+    return written
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    for path in write(target):
+        print(f"{path} {path.stat().st_size}")

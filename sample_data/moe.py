@@ -1,0 +1,118 @@
+"""A 16-rank MoE run (PP2, EP8, no sequence parallelism) over 40 steps: the logs of rank 0 and of the last rank, `memory_stats` of all.
+
+Routed tokens are conserved: what one expert rank gets more, its seven peers get less. Rank 3 holds popular experts in every step,
+ranks 5 and 6 in a few, so one rank is near its limit always, two now and then. The probe writes interval peaks after each step.
+Format of core 0.15 with exact figures; a device total as PyTorch reports it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sample_data import printed
+from sample_data.ledger import GIB, MIB, Model, logits_peak, moe_activations, resident, stage_of, up_to
+
+MODEL = Model(layers=24, hidden=2048, heads=16, groups=16, kv_channels=128, ffn=10944, vocabulary=102400, sequence=4096, micro_batch=4,
+              tensor=1, pipeline=2, data=8, tied=False, experts=64, top_k=6, expert_ffn=1408, shared_ffn=2816, expert_parallel=8)
+MICRO_BATCHES = 8
+GENERATION = "G10"
+STEPS = 40
+STEADY, OCCASIONAL = 3, {5: (9, 22, 31), 6: (14, 27)}
+"""Ranks of the first stage whose experts are popular: always, and at these steps."""
+DEVICE_BYTES = 85_017_755_648
+OUTSIDE_BYTES = int(2.2 * GIB)
+FIRST_OUTSIDE_BYTES = int(1.4 * GIB)
+SPLIT_RATIO = 1.018
+"""Reserved over the peak of allocated: remainders of split blocks."""
+START = datetime(2026, 6, 11, 8, 0, 30)
+
+
+@cache
+def loads() -> list[list[float]]:
+    """For each step, each expert-parallel rank's routed tokens over the balanced number; the mean over the ranks is 1."""
+    chance = random.Random(16)
+    return [_load(step, chance) for step in range(1, STEPS + 1)]
+
+
+def _load(step: int, chance: random.Random) -> list[float]:
+    hot = {STEADY: 1.398 + chance.uniform(-0.012, 0.012)}
+    hot |= {rank: 1.385 + chance.uniform(-0.01, 0.01) for rank, steps in OCCASIONAL.items() if step in steps}
+    rest = [rank for rank in range(MODEL.expert_parallel) if rank not in hot]
+    shares = {rank: 1 + chance.uniform(-0.02, 0.02) for rank in rest}
+    scale = (MODEL.expert_parallel - sum(hot.values())) / sum(shares.values())
+    return [hot.get(rank, shares.get(rank, 0) * scale) for rank in range(MODEL.expert_parallel)]
+
+
+def allocated(rank: int) -> int:
+    """Between steps."""
+    return up_to(resident(MODEL, stage_of(MODEL, rank)), 512)
+
+
+def peak(rank: int, step: int) -> int:
+    """Peak of allocated within a step."""
+    stage = stage_of(MODEL, rank)
+    load = loads()[step - 1][rank % MODEL.expert_parallel]
+    return up_to(resident(MODEL, stage) + moe_activations(MODEL, stage, load) + logits_peak(MODEL, stage), 512)
+
+
+def reserved(rank: int, step: int) -> int:
+    """Held after a step: a staircase over the peaks so far, never beyond the device."""
+    most = (DEVICE_BYTES - OUTSIDE_BYTES) // (2 * MIB) * 2 * MIB
+    return min(max(up_to(int(peak(rank, one) * SPLIT_RATIO), 2 * MIB) for one in range(1, step + 1)), most)
+
+
+def retries(rank: int, step: int) -> int:
+    """Steps so far in which the allocator had to give its cache back before a request fitted."""
+    most = DEVICE_BYTES - OUTSIDE_BYTES
+    return sum(int(peak(rank, one) * SPLIT_RATIO) > most for one in range(1, step + 1))
+
+
+def files() -> dict[str, str]:
+    """File names and contents of the run."""
+    args = printed.arguments(MODEL, MICRO_BATCHES, recompute_granularity=None, train_iters=STEPS, load=None, save="/data/runs/moe/checkpoints",
+                             moe_router_topk=MODEL.top_k, moe_ffn_hidden_size=MODEL.expert_ffn, moe_layer_freq=1, moe_grouped_gemm=True,
+                             moe_shared_expert_intermediate_size=MODEL.shared_ffn, moe_token_dispatcher_type="alltoall",
+                             moe_router_load_balancing_type="aux_loss", moe_aux_loss_coeff=0.001)
+    first = [*printed.header(MODEL, args, MICRO_BATCHES), *printed.counts(MODEL, [0]), "training ...",
+             *printed.theory(args, MODEL, MICRO_BATCHES, GENERATION),
+             printed.memory(0, 1, allocated(0), peak(0, 1), reserved(0, 1), exact=True)]
+    last = ["training ...", *_iterations(args)]
+    stats = {f"memory_stats_rank{rank}.jsonl": "".join(_stats(rank, step) for step in range(1, STEPS + 1)) for rank in range(MODEL.world)}
+    return {"rank_0.log": "\n".join(first) + "\n", f"rank_{MODEL.world - 1}.log": "\n".join(last) + "\n", **stats}
+
+
+def _iterations(args: dict[str, Any]) -> list[str]:
+    lines = []
+    for step in range(1, STEPS + 1):
+        slowest = max(loads()[step - 1])
+        elapsed = 2900.0 * (0.6 + 0.4 * slowest)
+        balance = sum(load * load for load in loads()[step - 1]) / MODEL.expert_parallel
+        lines.append(printed.iteration_line(args, _at(step), step, STEPS, elapsed, 10.9 - 0.06 * step, tflops=138.0 * 2900 / elapsed,
+                                            microseconds=False, extra=f" load_balancing_loss: {balance:.6E} |"))
+    return lines
+
+
+def _at(step: int) -> datetime:
+    return START + timedelta(seconds=3 * step)
+
+
+def _stats(rank: int, step: int) -> str:
+    now, most, held = allocated(rank), peak(rank, step), reserved(rank, step)
+    outside = FIRST_OUTSIDE_BYTES if step == 1 else OUTSIDE_BYTES
+    churn = sum(peak(rank, one) - now for one in range(1, step + 1)) * MICRO_BATCHES
+    active, requested = now + 3 * MIB, now - now // 2000
+    figures = {
+        "allocated_bytes": (now, most, churn + now, churn), "active_bytes": (active, most + 3 * MIB, churn + active, churn),
+        "requested_bytes": (requested, most - most // 2000, churn + requested, churn), "reserved_bytes": (held, held, held, 0),
+        "inactive_split_bytes": ((held - now) // 40, (held - now) // 30, churn // 3, churn // 3 - (held - now) // 40)}
+    stats: dict[str, int] = {f"{name}.all.{when}": value for name, values in figures.items()
+                             for when, value in zip(("current", "peak", "allocated", "freed"), values, strict=True)}
+    stats |= {"num_alloc_retries": retries(rank, step), "num_ooms": 0, "num_device_alloc": held // (20 * MIB), "num_device_free": 0,
+              "max_split_size": -1}
+    line = {"rank": rank, "iteration": step, "time": _at(step).replace(tzinfo=UTC).timestamp(), "scope": "interval",
+            "device_total_bytes": DEVICE_BYTES, "device_free_bytes": DEVICE_BYTES - held - outside, "stats": stats}
+    return json.dumps(line) + "\n"

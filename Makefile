@@ -1,0 +1,82 @@
+# Everything a fresh machine needs is Python 3.11 or newer and make; uv is used where it is present.
+#
+#   make demo        install, ingest the sample runs, open the app (PORT=8501, HEADLESS=1 for no browser, LAKE=lake_demo)
+#   make test        lint, types, layers, all quick tests (browser tests where Chromium is there)
+#   make test-long   the tests that take minutes
+#   make bench       speed and memory
+#   make docs        regenerate what is generated: docs/schema.md, the sessions in README.md, sample_data
+
+PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,$(if $(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo yes),$(name))))
+UV     ?= $(shell command -v uv 2>/dev/null)
+VENV   ?= .venv
+PORT   ?= 8501
+LAKE   ?= lake_demo
+JOBS   ?= 2
+RUNS   := $(sort $(patsubst %/,%,$(dir $(wildcard sample_data/*/*.log))))
+
+BIN    := $(VENV)/bin
+# A stamp is named after what was installed and where: any change, a copied folder included, installs again, and so does a broken Python.
+KEY    := $(shell { pwd; cat pyproject.toml constraints.txt Makefile; } | cksum | cut -d' ' -f1)
+RUN    := $(VENV)/.installed-$(KEY)
+DEV    := $(VENV)/.installed-dev-$(KEY)
+
+ifneq ($(shell $(BIN)/python -c 'print("works")' 2>/dev/null),works)
+.PHONY: $(RUN) $(DEV)
+endif
+
+.PHONY: demo test test-long bench docs lint install install-dev clean
+.DEFAULT_GOAL := test
+
+install: $(RUN)
+install-dev: $(DEV)
+
+$(RUN):
+	@$(call venv)
+	@$(call install,.)
+	@touch $@
+
+$(DEV):
+	@$(call venv)
+	@$(call install,.[dev])
+	@touch $(RUN) $@
+
+define venv
+if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+  if [ -n "$(UV)" ]; then "$(UV)" venv --quiet --clear $(if $(PYTHON),--python $(PYTHON),--python 3.11) $(VENV); \
+  elif [ -n "$(PYTHON)" ]; then $(PYTHON) -m venv --clear $(VENV) || { echo "make: no virtual environment: install python3-venv or uv" >&2; exit 2; }; \
+  else echo "make: Python 3.11 or newer is needed; name one with PYTHON=/path/to/python" >&2; exit 2; fi; \
+fi
+endef
+
+define install
+echo "installing $(1) into $(VENV)"; \
+if [ -n "$(UV)" ]; then "$(UV)" pip install --quiet --python $(BIN)/python -c constraints.txt -e "$(1)"; \
+else $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --upgrade >/dev/null; \
+  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$(1)"; fi
+endef
+
+demo: $(RUN)
+	$(BIN)/hbmledger ingest $(RUNS) --lake $(LAKE)
+	$(if $(HEADLESS),STREAMLIT_SERVER_HEADLESS=true )$(BIN)/hbmledger app --lake $(LAKE) --port $(PORT)
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long"
+
+test-long: $(DEV)
+	$(BIN)/python -m pytest -m long
+
+bench: $(DEV)
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: $(DEV)
+	$(BIN)/python -m sample_data.make
+	$(BIN)/python docs/make_schema.py
+	$(BIN)/python -m pytest -q tests/test_readme.py --regenerate
+
+clean:
+	rm -rf $(VENV) $(LAKE)

@@ -1,0 +1,38 @@
+"""Write docs/schema.md from `ingest.tables`: `python docs/make_schema.py`. A test holds the file to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ingest.tables import TABLES, Column, Table
+
+TARGET = Path(__file__).with_name("schema.md")
+_HEAD = """\
+# Schema
+
+Generated from `ingest/tables.py` by `docs/make_schema.py`; do not edit.
+
+Every table is a Delta table of the lake and a view of the same name in `hbmledger sql`. Sizes are bytes, times of a step milliseconds; absent is
+null, never 0 or -1. `timestamp` is in microseconds without a zone: the artifact's own clock, and UTC for `artifacts.ingested_at`.
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    shared = {column.name for column in TABLES[0].columns} - {column.name for column in TABLES[0].own}
+    every = [column for column in TABLES[0].columns if column.name in shared]
+    return "\n".join([_HEAD, "## Columns of every table\n", *_rows(every), "", *(line for table in TABLES for line in _table(table))])
+
+
+def _table(table: Table) -> list[str]:
+    return [f"## {table.name}\n", f"A row: {table.grain}.\n", *_rows(list(table.own)), ""]
+
+
+def _rows(columns: list[Column]) -> list[str]:
+    return ["| column | type | unit | meaning |", "|---|---|---|---|",
+            *(f"| `{one.name}` | {one.type} | {one.unit} | {one.meaning.replace('|', chr(92) + '|')} |" for one in columns)]
+
+
+if __name__ == "__main__":
+    TARGET.write_text(markdown(), encoding="utf-8")
+    print(TARGET)

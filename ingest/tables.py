@@ -40,10 +40,12 @@ class Table:
 
     @property
     def columns(self) -> tuple[Column, ...]:
+        """Every column in order: keys, own, tail."""
         return (*_KEYS, *self.own, *_TAIL)
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the columns in order."""
         return tuple(column.name for column in self.columns)
 
 
@@ -102,7 +104,8 @@ TABLES: tuple[Table, ...] = (
         _c("reason", "string", "why it was not taken"),
     )),
     Table("runs", "facts about one attempt, as one artifact shows them: several rows an attempt, merged by the view `run_attempts`", (
-        _c("framework", "string", "program that wrote the log: megatron-lm, megatron-deepspeed, megatron-bridge, primus, mindspeed, ms-swift, verl, slime, ..."),
+        _c("framework", "string", "program that wrote the log: megatron-lm, megatron-deepspeed, megatron-bridge, primus, mindspeed, "
+           "ms-swift, verl, slime, ..."),
         _c("framework_version", "string", "its version where printed"),
         _c("world_size", "int32", "number of ranks"),
         _c("tensor_model_parallel_size", "int32", "TP"),
@@ -256,7 +259,8 @@ TABLES: tuple[Table, ...] = (
     )),
     Table("job_events", "something that happened to the job: checkpoint, evaluation, snapshot written, failure, restart, host kill", (
         *_RANK, _STEP,
-        _c("event", "string", "checkpoint_save_started, checkpoint_saved, checkpoint_loaded, evaluation, snapshot_written, snapshot_enabled, rank_failed, host_killed, cuda_graph_built, datetime, ..."),
+        _c("event", "string", "checkpoint_save_started, checkpoint_saved, checkpoint_loaded, evaluation, snapshot_written, "
+           "snapshot_enabled, rank_failed, host_killed, cuda_graph_built, datetime, ..."),
         _c("host", "string", "host, null where unknown"),
         _c("at", "timestamp", "time printed"),
         _c("first_failure", "bool", "true for the rank that failed first"),
@@ -267,54 +271,78 @@ TABLES: tuple[Table, ...] = (
         _c("host", "string", "host, null where unknown"), _c("pid", "int64", "process"), _c("device", "int32", "local device"),
         _c("communicator", "string", "address printed, unique within its process"), _c("communicator_id", "string", "commId where printed"),
         _c("communicator_rank", "int32", "rank within the communicator"), _c("ranks", "int32", "ranks of the communicator"),
-        _c("nodes", "int32", "nodes"), _c("parent", "string", "communicator it was split from"), _c("bus_id", "string", "PCI bus of the device"),
+        _c("nodes", "int32", "nodes"), _c("parent", "string", "communicator it was split from"),
+        _c("bus_id", "string", "PCI bus of the device"),
         _c("collective_channels", "int32", "channels for collectives"), _c("collnet_channels", "int32", "CollNet channels"),
-        _c("nvls_channels", "int32", "NVLS channels"), _c("p2p_channels", "int32", "point-to-point channels"), _c("p2p_channels_per_peer", "int32", "of one peer"),
+        _c("nvls_channels", "int32", "NVLS channels"), _c("p2p_channels", "int32", "point-to-point channels"),
+        _c("p2p_channels_per_peer", "int32", "of one peer"),
         _c("event", "string", "init, channels, topology, ring, trees, ..."),
     )),
     Table("nccl_connections", "one connection of a channel between two ranks", (
         *_RANK,
-        _c("host", "string", "host"), _c("pid", "int64", "process"), _c("device", "int32", "local device"), _c("communicator", "string", "communicator where told"),
-        _c("channel", "int32", "channel"), _c("connection_index", "int32", "connection index"), _c("source_rank", "int32", "sender, rank within the communicator"),
-        _c("destination_rank", "int32", "receiver"), _c("direction", "string", "send, receive or null"), _c("transport", "string", "text after via: P2P/direct pointer/read, NET/IB/2/GDRDMA, SHM, ..."),
+        _c("host", "string", "host"), _c("pid", "int64", "process"), _c("device", "int32", "local device"),
+        _c("communicator", "string", "communicator where told"),
+        _c("channel", "int32", "channel"), _c("connection_index", "int32", "connection index"),
+        _c("source_rank", "int32", "sender, rank within the communicator"),
+        _c("destination_rank", "int32", "receiver"), _c("direction", "string", "send, receive or null"),
+        _c("transport", "string", "text after via: P2P/direct pointer/read, NET/IB/2/GDRDMA, SHM, ..."),
     )),
     Table("nccl_allocations", "one allocation NCCL or RCCL reports", (
         *_RANK,
-        _c("host", "string", "host"), _c("pid", "int64", "process"), _c("device", "int32", "local device"), _c("communicator", "string", "communicator where told"),
-        _c("space", "string", "device, host_pinned, host_cumem, host, nvls, running_total"), _c("size_bytes", "int64", "size; for running_total the total"),
+        _c("host", "string", "host"), _c("pid", "int64", "process"), _c("device", "int32", "local device"),
+        _c("communicator", "string", "communicator where told"),
+        _c("space", "string", "device, host_pinned, host_cumem, host, nvls, running_total"),
+        _c("size_bytes", "int64", "size; for running_total the total"),
         _c("site", "string", "source file and line that allocated"), _c("event", "string", "alloc, free, total"),
     )),
     Table("snapshots", "one CUDA memory snapshot file", (
         *_RANK, _STEP,
-        _c("path", "string", "path of the file"), _c("trigger", "string", "oom, step or null"), _c("allocator_settings", "string", "settings as JSON"),
-        _c("reader", "string", "reader that read it: python or compiled"), _c("file_bytes", "int64", "size of the pickle after decompression"),
+        _c("path", "string", "path of the file"), _c("trigger", "string", "oom, step or null"),
+        _c("allocator_settings", "string", "settings as JSON"),
+        _c("reader", "string", "reader that read it: python or compiled"),
+        _c("file_bytes", "int64", "size of the pickle after decompression"),
     )),
     Table("snapshot_devices", "one device of one snapshot", (
         *_RANK, _c("device", "int32", "device index"), _c("events", "int64", "trace events"),
-        _c("end_requested_bytes", "int64", "requested, at the end"), _c("end_allocated_bytes", "int64", "rounded, at the end"), _c("end_reserved_bytes", "int64", "reserved, at the end"),
-        _c("peak_requested_bytes", "int64", "exact peak of requested"), _c("peak_allocated_low_bytes", "int64", "rounded peak, lower bound"), _c("peak_allocated_high_bytes", "int64", "rounded peak, upper bound"),
-        _c("peak_reserved_bytes", "int64", "peak of reserved"), _c("peak_event", "int64", "index of the event after which requested peaks"), _c("irregularities", "map<string,int64>", "kinds of irregular events and how many"),
+        _c("end_requested_bytes", "int64", "requested, at the end"), _c("end_allocated_bytes", "int64", "rounded, at the end"),
+        _c("end_reserved_bytes", "int64", "reserved, at the end"),
+        _c("peak_requested_bytes", "int64", "exact peak of requested"),
+        _c("peak_allocated_low_bytes", "int64", "rounded peak, lower bound"),
+        _c("peak_allocated_high_bytes", "int64", "rounded peak, upper bound"),
+        _c("peak_reserved_bytes", "int64", "peak of reserved"),
+        _c("peak_event", "int64", "index of the event after which requested peaks"),
+        _c("irregularities", "map<string,int64>", "kinds of irregular events and how many"),
     )),
     Table("snapshot_events", "one event of a snapshot's trace", (
-        *_RANK, _c("device", "int32", "device index"), _c("event", "int64", "index in the device's trace"), _c("action", "string", "alloc, free_requested, free_completed, segment_alloc, segment_free, oom, snapshot, ..."),
-        _c("address", "int64", "address"), _c("size_bytes", "int64", "size"), _c("stream", "int64", "stream"), _c("time_us", "int64", "time, microseconds", "us"), _c("stack", "int64", "`snapshot_stacks.stack`"),
+        *_RANK, _c("device", "int32", "device index"), _c("event", "int64", "index in the device's trace"),
+        _c("action", "string", "alloc, free_requested, free_completed, segment_alloc, segment_free, oom, snapshot, ..."),
+        _c("address", "int64", "address"), _c("size_bytes", "int64", "size"), _c("stream", "int64", "stream"),
+        _c("time_us", "int64", "time, microseconds", "us"), _c("stack", "int64", "`snapshot_stacks.stack`"),
         _c("category", "string", "class attributed"),
     )),
-    Table("snapshot_stacks", "one distinct stack of a snapshot", (_c("stack", "int64", "index"), _c("frames", "list<string>", "file:line function, innermost first"),)),
+    Table("snapshot_stacks", "one distinct stack of a snapshot", (_c("stack", "int64", "index"),
+    _c("frames", "list<string>", "file:line function, innermost first"),)),
     Table("snapshot_segments", "one segment held at the end", (
-        *_RANK, _c("device", "int32", "device index"), _c("address", "int64", "address"), _c("size_bytes", "int64", "size"), _c("allocated_bytes", "int64", "allocated in it"), _c("active_bytes", "int64", "active in it"),
-        _c("stream", "int64", "stream"), _c("pool", "string", "large or small, with the private pool's id"), _c("expandable", "bool", "expandable segment"),
+        *_RANK, _c("device", "int32", "device index"), _c("address", "int64", "address"), _c("size_bytes", "int64", "size"),
+        _c("allocated_bytes", "int64", "allocated in it"), _c("active_bytes", "int64", "active in it"),
+        _c("stream", "int64", "stream"), _c("pool", "string", "large or small, with the private pool's id"),
+        _c("expandable", "bool", "expandable segment"),
     )),
     Table("snapshot_blocks", "one block of a segment at the end", (
-        *_RANK, _c("device", "int32", "device index"), _c("segment", "int64", "address of the segment"), _c("address", "int64", "address"), _c("size_bytes", "int64", "rounded size"), _c("requested_bytes", "int64", "requested"),
-        _c("state", "string", "active_allocated, active_awaiting_free, inactive"), _c("stack", "int64", "`snapshot_stacks.stack`"), _c("category", "string", "class attributed"),
+        *_RANK, _c("device", "int32", "device index"), _c("segment", "int64", "address of the segment"),
+        _c("address", "int64", "address"), _c("size_bytes", "int64", "rounded size"), _c("requested_bytes", "int64", "requested"),
+        _c("state", "string", "active_allocated, active_awaiting_free, inactive"), _c("stack", "int64", "`snapshot_stacks.stack`"),
+        _c("category", "string", "class attributed"),
     )),
     Table("snapshot_annotations", "one annotation recorded with the trace", (
-        *_RANK, _c("device", "int32", "device index"), _c("name", "string", "annotation"), _c("stage", "string", "start or end"), _c("time_us", "int64", "time, microseconds", "us"),
+        *_RANK, _c("device", "int32", "device index"), _c("name", "string", "annotation"), _c("stage", "string", "start or end"),
+        _c("time_us", "int64", "time, microseconds", "us"),
     )),
     Table("rank_day", "one rank and day: counts, maxima and quantiles of headroom, kept beside raw samples", (
-        *_RANK, _c("day", "date", "day of the samples"), _c("samples", "int64", "samples counted"), _c("max_allocated_bytes", "int64", "largest"), _c("max_reserved_bytes", "int64", "largest"),
-        _c("max_device_used_bytes", "int64", "largest"), _c("capacity_bytes", "int64", "capacity"), _c("min_headroom_bytes", "int64", "smallest headroom"), _c("median_headroom_bytes", "int64", "median headroom"),
+        *_RANK, _c("day", "date", "day of the samples"), _c("samples", "int64", "samples counted"),
+        _c("max_allocated_bytes", "int64", "largest"), _c("max_reserved_bytes", "int64", "largest"),
+        _c("max_device_used_bytes", "int64", "largest"), _c("capacity_bytes", "int64", "capacity"),
+        _c("min_headroom_bytes", "int64", "smallest headroom"), _c("median_headroom_bytes", "int64", "median headroom"),
     )),
 )
 

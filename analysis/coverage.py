@@ -6,7 +6,7 @@ a quiet log proves nothing about the ranks it lacks. No rank is named that no re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analysis.database import records
 from analysis.rank_layout import RANK_TABLES, sizes_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MEASURED = "SELECT DISTINCT rank FROM rank_headroom WHERE run = ? AND run_index = ? AND rank IS NOT NULL ORDER BY rank"
 _COUNTS = "SELECT * FROM coverage WHERE run = ? AND run_index = ?"
-_NOTHING = {"world_size": None, "unplaced_records": 0, "invalid_records": 0}
+_NOTHING: dict[str, Any] = {"world_size": None, "unplaced_records": 0, "invalid_records": 0}
 
 
 def coverage(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> Coverage:

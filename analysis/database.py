@@ -2,8 +2,9 @@
 
 Each table of `ingest.tables` is a view of its own name that holds visible rows only: a row counts if its `artifact` is a visible
 row of `artifacts` (a closed piece, or the newest open tail of its source), so that what a crash left between two commits is never
-seen. The stored rows lie in the schema `stored`. A table with no file yet is an empty view of the right types, and a column that
-old files lack reads as null. The views of `VIEWS` are `.sql` files, one SELECT each, in the order they need one another; they keep
+seen. `artifacts` and `run_attempts` are read once, when the connection opens: most queries join them. The stored
+rows lie in the schema `stored`. A table with no file yet is an empty view of the right types, and a column that old files lack reads as
+null. The views of `VIEWS` are `.sql` files, one SELECT each, in the order they need one another; they keep
 to the SQL that DuckDB and Spark share. No DuckDB extension is needed.
 """
 
@@ -116,11 +117,12 @@ def view_text(name: str) -> str:
 
 def _with_views(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     for table in TABLES:
-        connection.execute(f"CREATE VIEW {table.name} AS {_visible(table)}")
+        kind = "TABLE" if table.name == "artifacts" else "VIEW"
+        connection.execute(f"CREATE {kind} {table.name} AS {_visible(table)}")
     for name in VIEWS:
         if name == "rank_latest":
             _place_ranks(connection)
-        connection.execute(f"CREATE VIEW {name} AS {view_text(name)}")
+        connection.execute(f"CREATE {'TABLE' if name == 'run_attempts' else 'VIEW'} {name} AS {view_text(name)}")
     return connection
 
 

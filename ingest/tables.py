@@ -145,7 +145,8 @@ TABLES: tuple[Table, ...] = (
         _c("producer", "string", "megatron-lm, flagscale, megatron-bridge, estimator"),
         _c("activation_per_layer_bytes", "int64", "printed activation of one transformer layer"),
         _c("in_flight_microbatches", "int32", "printed number of in-flight micro-batches"),
-        _c("components", "map<string,double>", "every further number of the block by its printed name; sizes in bytes, counts of parameters in units of one"),
+        _c("components", "map<string,double>", "every further number of the block by its printed name; sizes in bytes, "
+           "counts of parameters in units of one"),
         _c("text", "string", "the block as printed, launcher prefixes removed"),
     )),
     Table("parameter_counts", "one printed count of parameters: a model-parallel rank's total, or one gradient bucket", (

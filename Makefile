@@ -71,7 +71,7 @@ test-long: $(DEV)
 	$(BIN)/python -m pytest -m long
 
 bench: $(DEV)
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 docs: $(DEV)
 	$(BIN)/python -m sample_data.make

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-VIEWS = ("run_attempts", "rank_latest", "rank_capacity", "rank_headroom", "rank_steps", "stage_memory", "coverage")
+VIEWS = ("run_attempts", "rank_latest", "rank_capacity", "rank_headroom", "rank_steps", "device_latest", "stage_memory", "coverage")
 """Every view of `analysis/sql`, each after those it reads; `rank_layout` stands between the first and the second."""
 
 _TYPES = {

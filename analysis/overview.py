@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from analysis.capacity import Capacity, capacity_of_device
 from analysis.coverage import coverage
 from analysis.database import records
+from analysis.device_table import device_table
 from analysis.limits import near_limit, with_capacity
 from analysis.oom_table import oom_table
 from analysis.rank_layout import sizes_of
 from analysis.rows import Branch, Configuration, Near, Overview, Rank, Reject, Source, Theory
-from analysis.run_facts import configuration, steps_before
+from analysis.run_facts import arguments_of, configuration, record_counts, steps_before
 from analysis.stage_table import stage_table, surpluses
 from analysis.theory.run_card import run_cards
 from analysis.theory_table import theory_of
@@ -56,16 +57,18 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     covered = coverage(connection, run, run_index)
     ooms = oom_table(connection, run, run_index)
     near = _near(connection, run, run_index, ranks, {one.rank for one in ooms})
-    stages = stage_table(connection, run, run_index, ranks)
+    stages = stage_table(connection, run, run_index, ranks, arguments_of(connection, run, run_index))
+    devices = device_table(connection, run, run_index)
     theory = theory_of(connection, run, run_index, ranks)
     rejected = records(connection, _REJECTS, [run, run_index])
     return Overview(
         run=run, run_index=run_index, attempts=attempts, artifacts=tuple(row["path"] for row in records(connection, _ARTIFACTS, [run])),
-        verdict=verdict(ranks, near, ooms, covered), configuration=facts, coverage=covered, theory=theory,
+        verdict=verdict(ranks, near, ooms, covered, devices), configuration=facts, coverage=covered, theory=theory,
         branch=_branch(connection, run, run_index), stages=stages, surpluses=surpluses(stages, facts.pp), ranks=ranks, near_limit=near, ooms=ooms,
         rejected=len(rejected), rejects=tuple(Reject(row["reason"] or "", row["text"] or "", Source(row["path"], row["line"]))
                                               for row in rejected[:REJECTS_SHOWN]),
-        not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory))
+        not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory),
+        devices=devices, records=record_counts(connection, run, run_index))
 
 
 def attempts_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None) -> tuple[int, ...]:

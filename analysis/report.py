@@ -28,6 +28,7 @@ def as_json(overview: Overview) -> dict[str, Any]:
         "stages": whole["stages"], "stage_surpluses": whole["surpluses"], "ranks": whole["ranks"],
         "near_limit": [near_json(one) for one in overview.near_limit], "oom": [oom_json(one) for one in overview.ooms],
         "rejects": {"count": overview.rejected, "first": whole["rejects"]}, "not_measurable": overview.not_measurable,
+        "devices": whole["devices"], "records": overview.records,
     }
     missing: dict[str, Any] = {key: {} if key in _MAPPINGS else [] for key in KEYS if key not in found}
     plain: dict[str, Any] = _plain({**{key: {**found, **missing}[key] for key in KEYS}, **found})

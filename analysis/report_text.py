@@ -17,7 +17,7 @@ _MEASURES = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak alloca
 
 def as_text(overview: Overview) -> str:
     """The report of one attempt."""
-    sections: tuple[Callable[[Overview], Iterator[str]], ...] = (_head, _run, _theory, _branch, _stages, _ranks, _oom, _rest)
+    sections: tuple[Callable[[Overview], Iterator[str]], ...] = (_head, _run, _theory, _branch, _stages, _ranks, _devices, _oom, _rest)
     return "\n".join(_clean("\n".join(lines)) for section in sections if (lines := list(section(overview)))) + "\n"
 
 
@@ -81,6 +81,12 @@ def _stages(overview: Overview) -> Iterator[str]:
         return
     yield "\nStages, each by its fullest measured rank, GiB"
     yield from _memory_table("stage", [("?" if one.stage is None else str(one.stage), str(one.ranks), one) for one in overview.stages])
+    held: dict[str, list[int]] = {}
+    for one in overview.stages:
+        if one.stage is not None and one.holds:
+            held.setdefault(one.holds, []).append(one.stage)
+    for holds, stages in held.items():
+        yield from _wrapped(f"stage{'s' * (len(stages) > 1)} {shown_ranks(tuple(stages))}: {holds}", "  ", "    ")
     for which in ("first", "last"):
         parts = [_above(one) for one in overview.surpluses if one.which == which]
         if parts:
@@ -105,6 +111,20 @@ def _ranks(overview: Overview) -> Iterator[str]:
     if reason := overview.not_measurable.get("headroom"):
         yield from _wrapped(f"headroom: {reason}", "  ", "    ")
     yield from _places((shown[0].source,))
+
+
+def _devices(overview: Overview) -> Iterator[str]:
+    """Devices that no rank of the table above already told of."""
+    shown = [one for one in overview.devices if one.rank is None or not overview.ranks]
+    if not shown:
+        return
+    yield "\nDevices, each at its fullest reading, GiB"
+    for one in shown[:RANKS_SHOWN]:
+        name = " ".join(filter(None, (one.host, f"device {one.device}", one.device_name)))
+        yield f"  {name:<52}{_gib(one.used_bytes):>9} of {_gib(one.total_bytes):>7}  {one.source or ''}"
+    if len(shown) > RANKS_SHOWN:
+        yield f"  and {len(shown) - RANKS_SHOWN} more"
+    yield from _places((shown[0].read_at,))
 
 
 def _oom(overview: Overview) -> Iterator[str]:

@@ -141,7 +141,8 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The fullest measured rank of each kind on one stage; `stage` is null for ranks whose stage is unknown."""
+    """The fullest measured rank of each kind on one stage; `stage` is null for ranks whose stage is unknown, `holds` says
+    which layers it has, null where the arguments do not tell."""
 
     stage: int | None
     ranks: int
@@ -157,6 +158,23 @@ class Stage:
     soft_headroom_bytes: int | None
     hard_headroom_bytes: int | None
     headroom_bound_bytes: int | None
+    holds: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device at its fullest reading by nvidia-smi or its like; `left_bytes` is what that reading left free."""
+
+    host: str | None
+    device: int
+    rank: int | None
+    device_name: str | None
+    source: str | None
+    used_bytes: int | None
+    total_bytes: int | None
+    left_bytes: int | None
+    readings: int
+    read_at: Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +254,8 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything a report says about one attempt of a run. `not_measurable` tells, by section, why it is empty."""
+    """Everything a report says about one attempt of a run. `not_measurable` tells, by section, why it is empty;
+    `records` counts the records by table."""
 
     run: str
     run_index: int
@@ -255,3 +274,5 @@ class Overview:
     rejected: int
     rejects: tuple[Reject, ...]
     not_measurable: dict[str, str]
+    devices: tuple[Device, ...] = ()
+    records: dict[str, int] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from analysis.rank_layout import sizes_of
 from analysis.rows import Configuration, Source
 from analysis.theory.layout import ParallelSizes
 from analysis.theory.run_arguments import run_arguments
+from ingest.tables import BY_NAME
 
 if TYPE_CHECKING:
     import duckdb
@@ -40,6 +41,19 @@ def configuration(connection: duckdb.DuckDBPyConnection, run: str, run_index: in
         params_dtype=facts["params_dtype"] or known.args.get("params_dtype"), gpu_name=facts["gpu_name"], first_iteration=facts["first_iteration"],
         last_iteration=facts["last_iteration"], train_iterations=facts["train_iterations"], started_at=facts["started_at"],
         ended_at=facts["ended_at"], model=model, source=_source(connection, rows))
+
+
+def arguments_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> dict[str, Any]:
+    """The arguments of one attempt as printed, facts of the run filled in."""
+    return run_arguments(records(connection, _ARGUMENTS, [run, run_index]), records(connection, _ATTEMPT, [run, run_index])).args
+
+
+def record_counts(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> dict[str, int]:
+    """Records of one attempt by table, those without any left out."""
+    counted = [name for name in BY_NAME if name not in ("artifacts", "rejects", "rank_day")]
+    query = " UNION ALL ".join(f"SELECT '{name}' AS name, COUNT(*) AS n FROM {name} WHERE run = $1 AND run_index = $2" for name in counted)
+    found = {row["name"]: row["n"] for row in records(connection, query, [run, run_index])}
+    return {name: found[name] for name in counted if found[name]}
 
 
 def steps_before(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> int | None:

@@ -13,20 +13,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.database import records
 from analysis.rows import Rank, Stage, StageSurplus
+from analysis.theory.arguments import Args
+from analysis.theory.stages import StageLayout, stage_layout
+from ingest.errors import LedgerError
 
 if TYPE_CHECKING:
     import duckdb
 
 MEASURES = ("allocated_bytes", "max_allocated_bytes", "max_reserved_bytes")
 _QUERY = "SELECT * FROM stage_memory WHERE run = ? AND run_index = ? ORDER BY pp NULLS LAST"
-_NAMES = [field.name for field in fields(Stage) if field.name != "stage"]
+_NAMES = [field.name for field in fields(Stage) if field.name not in ("stage", "holds")]
 
 
-def stage_table(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
-    """One row a stage seen; headrooms are those of `ranks`, which may be judged against a given capacity."""
+def stage_table(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank], args: Args) -> tuple[Stage, ...]:
+    """One row a stage seen; headrooms are those of `ranks`, which may be judged against a given capacity, layers those of `args`."""
+    held = _holds(args)
     placed = [rank for rank in ranks if rank.rank is not None]
-    return tuple(_stage(row["pp"], {name: row[name] for name in _NAMES}, [rank for rank in placed if rank.stage == row["pp"]])
-                 for row in records(connection, _QUERY, [run, run_index]))
+    return tuple(_stage({name: row[name] for name in _NAMES} | {"stage": row["pp"], "holds": held.get(row["pp"])},
+                        [rank for rank in placed if rank.stage == row["pp"]]) for row in records(connection, _QUERY, [run, run_index]))
 
 
 def surpluses(stages: Sequence[Stage], pp: int | None) -> tuple[StageSurplus, ...]:
@@ -47,12 +51,30 @@ def _surpluses(by_stage: dict[int, Stage], pp: int) -> Iterator[StageSurplus]:
                 yield StageSurplus(which, stage, measure, own - level, (own - level) / level if level else 0.0, level, len(middle))
 
 
-def _stage(stage: int | None, row: dict[str, Any], ranks: Sequence[Rank]) -> Stage:
+def _holds(args: Args) -> dict[int | None, str]:
+    """What each stage holds in words; empty where the arguments do not lay the layers out."""
+    try:
+        layout = stage_layout(args)
+    except LedgerError:
+        return {}
+    return {stage: _in_words(layout, stage) for stage in range(layout.pp)}
+
+
+def _in_words(layout: StageLayout, stage: int) -> str:
+    cells, layers = layout.of_stage(stage), layout.layers_of_stage(stage)
+    parts = [f"{layers} layer{'s' * (layers != 1)}"]
+    parts += ["embedding"] if any(cell.embedding for cell in cells) else []
+    parts += [f"{mtp} MTP"] if (mtp := sum(cell.mtp for cell in cells)) else []
+    parts += ["head"] if any(cell.loss for cell in cells) else []
+    return ", ".join(parts)
+
+
+def _stage(row: dict[str, Any], ranks: Sequence[Rank]) -> Stage:
     def least(name: str) -> int | None:
         known = [size for rank in ranks if (size := getattr(rank, name)) is not None]
         return min(known) if known else None
 
     judged = {name: least(name) for name in ("capacity_bytes", "soft_headroom_bytes", "hard_headroom_bytes", "headroom_bound_bytes")}
-    return Stage(stage=stage, **{**row, **judged})
+    return Stage(**{**row, **judged})
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.limits import with_least_outside
-from analysis.rows import Coverage, Level, Near, Oom, Rank, Source, Verdict
+from analysis.rows import Coverage, Device, Level, Near, Oom, Rank, Source, Verdict
 
 GIB = 2**30
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
@@ -26,7 +26,7 @@ def size_text(size: float | None) -> str:
     return f"{size:.0f} B"
 
 
-def verdict(ranks: Sequence[Rank], near: Sequence[Near], ooms: Sequence[Oom], coverage: Coverage) -> Verdict:
+def verdict(ranks: Sequence[Rank], near: Sequence[Near], ooms: Sequence[Oom], coverage: Coverage, devices: Sequence[Device] = ()) -> Verdict:
     """The verdict on one attempt."""
     if ooms:
         return _died(ooms)
@@ -36,7 +36,19 @@ def verdict(ranks: Sequence[Rank], near: Sequence[Near], ooms: Sequence[Oom], co
         return _closest(min(known, key=lambda rank: rank.soft_headroom_bytes or 0), near, coverage, unknown=len(ranks) - len(known))
     if bounded:
         return _bounded(min(bounded, key=lambda rank: rank.headroom_bound_bytes or 0), near)
-    return _fullest(ranks)
+    return _fullest(ranks) if ranks else _device(devices)
+
+
+def _device(devices: Sequence[Device]) -> Verdict:
+    """Without any rank's own figures: the fullest device, which tells nothing about torch's share."""
+    told = [one for one in devices if one.left_bytes is not None]
+    if not told:
+        return Verdict("unknown", "Cannot judge: no rank's memory is in the artifacts.", ())
+    top = min(told, key=lambda one: one.left_bytes or 0)
+    where = f" of host {top.host}" if top.host else ""
+    return Verdict("undetermined", f"Device {top.device}{where} was the fullest by {top.source}: {size_text(top.used_bytes)} used of "
+                   f"{size_text(top.total_bytes)}; no rank's own figures are in the artifacts, so no headroom of a rank can be said.",
+                   (top.read_at,))
 
 
 def _died(ooms: Sequence[Oom]) -> Verdict:
@@ -84,8 +96,6 @@ def _bounded(rank: Rank, near: Sequence[Near]) -> Verdict:
 def _fullest(ranks: Sequence[Rank]) -> Verdict:
     held = [rank for rank in ranks if rank.max_reserved_bytes is not None]
     if not held:
-        if not ranks:
-            return Verdict("unknown", "Cannot judge: no rank's memory is in the artifacts.", ())
         top = max(ranks, key=lambda rank: rank.max_allocated_bytes or 0)
         return Verdict("undetermined", f"Cannot judge: no reserved memory and no capacity in the artifacts. {_name(top)} allocated most: "
                        f"{size_text(top.max_allocated_bytes)} at its peak.", _places(top))

@@ -164,6 +164,22 @@ def test_attempts_are_told_apart_and_named():
         of(rows, run_index=7)
 
 
+def test_devices_without_a_rank_are_told_of_and_judge_no_rank():
+    rows = {"device_memory": [{"device": 3, "host": "n1", "device_name": "H100", "used_bytes": used * GIB, "total_bytes": 80 * GIB, "source": "nvidia-smi",
+                               "line": used} for used in (70, 76, 71)]}
+    found = of(rows)
+    assert found.verdict.sentence.startswith("Device 3 of host n1 was the fullest by nvidia-smi: 76.0 GiB used of 80.0 GiB; no rank's own figures")
+    assert (found.devices[0].left_bytes, found.devices[0].readings, str(found.devices[0].read_at)) == (4 * GIB, 3, "r.log:76")
+    assert (found.ranks, found.coverage.ranks, found.records) == ((), (), {"device_memory": 3})
+
+
+def test_stages_say_which_layers_they_hold():
+    assert [one.holds for one in of(dense_run()).stages] == ["8 layers, embedding", "8 layers", "8 layers", "8 layers, head"]
+    rows = dense_run()
+    rows["run_args"].pop()
+    assert [one.holds for one in of(rows).stages] == [None] * 4
+
+
 def test_an_unknown_run_names_those_near_it():
     with pytest.raises(LedgerError, match="no run 'dense_7b' — near it: dense_7b5"):
         overview(from_rows(dense_run(), "dense_7b5"), "dense_7b")

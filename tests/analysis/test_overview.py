@@ -165,7 +165,7 @@ def test_attempts_are_told_apart_and_named():
 
 
 def test_devices_without_a_rank_are_told_of_and_judge_no_rank():
-    rows = {"device_memory": [{"device": 3, "host": "n1", "device_name": "H100", "used_bytes": used * GIB, "total_bytes": 80 * GIB, "source": "nvidia-smi",
+    rows = {"device_memory": [{"device": 3, "host": "n1", "used_bytes": used * GIB, "total_bytes": 80 * GIB, "source": "nvidia-smi",
                                "line": used} for used in (70, 76, 71)]}
     found = of(rows)
     assert found.verdict.sentence.startswith("Device 3 of host n1 was the fullest by nvidia-smi: 76.0 GiB used of 80.0 GiB; no rank's own figures")

@@ -40,7 +40,7 @@ def _sentence(world: int | None, ranks: tuple[int, ...], measured: tuple[int, ..
     parts = [f"seen {len(ranks)} of {world if world is not None else 'an unknown number of'} ranks"]
     if len(measured) != len(ranks):
         parts.append(f"memory of {len(measured)}")
-    if expected is not None and world is not None and len(expected) < world:
+    if expected is not None and world is not None and len(expected) < world and len(measured) < world:
         lacking = f", {len(missing)} of them missing" if missing and measured else ""
         parts.append(f"only the {len(expected)} of data-parallel rank 0 print memory{lacking}")
     if unplaced:

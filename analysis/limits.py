@@ -77,7 +77,7 @@ def _by_steps(rank: Rank, steps: Sequence[Step]) -> Near:
     low, high = wilson(hits, count)
     kind = "hard" if "hard" in kinds else "cache" if hits else None
     near: Class = "insufficient" if count < ENOUGH_STEPS else "stable" if hits >= STABLE_SHARE * count else "occasional" if hits else "clear"
-    return _near(rank, near, kind, hits, count, low, high, f"{hits} of {count} measured steps near; steps of high load are not told apart")
+    return _near(rank, near, kind, hits, count, low, high, "every measured step counts alike; steps of high load are not told apart")
 
 
 def _by_maximum(rank: Rank, steps_covered: int | None) -> Near:

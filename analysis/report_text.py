@@ -104,13 +104,26 @@ def _ranks(overview: Overview) -> Iterator[str]:
     yield f"\nRanks{of}, GiB"
     rows = [(str(one.rank) if one.rank is not None else one.rank_label or "?", "?" if one.stage is None else str(one.stage), one) for one in shown]
     yield from _memory_table("rank", rows, second="stage")
-    near = [one for one in overview.near_limit if one.kind]
-    for one in near[:RANKS_SHOWN]:
-        often = "" if one.near_steps is None else f" in {one.near_steps} of {one.steps} steps"
-        yield from _wrapped(f"rank {one.rank} near ({one.kind}){often}: {one.near}; {one.reason}", "  ", "    ")
+    yield from _near(overview)
     if reason := overview.not_measurable.get("headroom"):
         yield from _wrapped(f"headroom: {reason}", "  ", "    ")
     yield from _places((shown[0].source,))
+
+
+def _near(overview: Overview) -> Iterator[str]:
+    """Ranks near their limit, with how often and the chance of a step; the reasons they share once."""
+    near = sorted((one for one in overview.near_limit if one.kind), key=lambda one: (-(one.near_steps or 0), one.rank or 0))
+    if not near:
+        return
+    yield f"  near the limit, within {size_text(near[0].margin_bytes)} of it:"
+    for one in near[:RANKS_SHOWN]:
+        chance = "" if one.low is None or one.high is None else f", {one.low:.0%} to {one.high:.0%} of steps at 95 %"
+        kind = {"hard": "in use", "cache": "cached"}[one.kind or "hard"]
+        yield f"    rank {one.rank:>5}  {one.near:<12} {kind:<7} {one.near_steps} of {one.steps} steps{chance}"
+    for reason in dict.fromkeys(one.reason for one in near[:RANKS_SHOWN]):
+        yield from _wrapped(reason, "    ", "      ")
+    if len(near) > RANKS_SHOWN:
+        yield f"    and {len(near) - RANKS_SHOWN} more ranks"
 
 
 def _devices(overview: Overview) -> Iterator[str]:

@@ -74,13 +74,20 @@ def _closest(rank: Rank, near: Sequence[Near], coverage: Coverage, *, unknown: i
         level = "undetermined"
     elif judged and judged.near == "clear":
         level = "clear"
-    close = {"hard": ", near the limit", "cache": ", near the limit by cached memory only", None: ""}[judged.kind if judged else None]
+    close = _how_near(judged)
     sentence = (f"{_name(rank)} came closest: {size_text(rank.soft_headroom_bytes)} of soft headroom of {size_text(rank.capacity_bytes)}, "
                 f"{size_text(rank.hard_headroom_bytes)} of hard headroom{close}")
     sentence += f"; {unknown} measured rank{'s' * (unknown > 1)} without a known headroom" if unknown else ""
     if coverage.world_size and coverage.world_size > len(coverage.measured):
         sentence += f"; {coverage.world_size - len(coverage.measured)} of {coverage.world_size} ranks were not measured"
     return Verdict(level, sentence + ".", _places(rank))
+
+
+def _how_near(judged: Near | None) -> str:
+    if judged is None or judged.kind is None:
+        return ""
+    often = f" in {judged.near_steps} of {judged.steps} steps" if judged.steps and judged.steps > 1 else ""
+    return f", near the limit{often}" + (" by cached memory only" if judged.kind == "cache" else "")
 
 
 def _bounded(rank: Rank, near: Sequence[Near]) -> Verdict:

@@ -16,20 +16,18 @@ from analysis.theory.layout import ParallelSizes, report_memory_ranks
 if TYPE_CHECKING:
     import duckdb
 
-_MEASURED = "SELECT DISTINCT rank FROM rank_headroom WHERE run = ? AND run_index = ? AND rank IS NOT NULL ORDER BY rank"
 _COUNTS = "SELECT * FROM coverage WHERE run = ? AND run_index = ?"
 _NOTHING: dict[str, Any] = {"world_size": None, "unplaced_records": 0, "invalid_records": 0}
 
 
-def coverage(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> Coverage:
-    """The coverage of one attempt."""
+def coverage(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, measured: tuple[int, ...]) -> Coverage:
+    """The coverage of one attempt; `measured` are the ranks whose memory is known, ascending."""
     sizes = sizes_of(connection, run, run_index)
     every = " UNION ".join(f"SELECT rank FROM {table} WHERE run = $1 AND run_index = $2 AND rank IS NOT NULL" for table in RANK_TABLES)
     ranks = tuple(row["rank"] for row in records(connection, f"{every} ORDER BY 1", [run, run_index]))
-    measured = tuple(row["rank"] for row in records(connection, _MEASURED, [run, run_index]))
     counts = next(iter(records(connection, _COUNTS, [run, run_index])), _NOTHING)
     expected = tuple(report_memory_ranks(sizes)) if isinstance(sizes, ParallelSizes) else None
-    missing = tuple(rank for rank in expected or () if rank not in set(measured))
+    missing = tuple(sorted(set(expected or ()) - set(measured)))
     world = counts["world_size"] or (sizes.world_size if isinstance(sizes, ParallelSizes) else None)
     return Coverage(world, ranks, measured, expected, missing, counts["unplaced_records"], counts["invalid_records"],
                     _sentence(world, ranks, measured, expected, missing, counts["unplaced_records"]))

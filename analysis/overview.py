@@ -54,7 +54,7 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     run_index = attempts[-1] if run_index is None else run_index
     facts = configuration(connection, run, run_index)
     ranks = _ranks(connection, run, run_index, capacity, facts.gpu_name)
-    covered = coverage(connection, run, run_index)
+    covered = coverage(connection, run, run_index, tuple(rank.rank for rank in ranks if rank.rank is not None))
     ooms = oom_table(connection, run, run_index)
     near = _near(connection, run, run_index, ranks, {one.rank for one in ooms})
     stages = stage_table(connection, run, run_index, ranks, arguments_of(connection, run, run_index))

@@ -1,0 +1,24 @@
+"""The frame of the web face: navigation and the chosen lake; each page is a file of `app_pages`.
+
+Nothing runs on import: worker processes of an ingest load the main module again, and must find it empty.
+"""
+
+if __name__ == "__main__":
+    import streamlit as st
+
+    from app_pages._shared import lake_root
+
+    st.set_page_config(page_title="HBM Ledger", page_icon=":material/memory:", layout="wide")
+    page = st.navigation({
+        "": [st.Page("app_pages/start.py", title="Start", icon=":material/upload_file:", default=True)],
+        "Run": [
+            st.Page("app_pages/overview.py", title="Overview", icon=":material/grid_view:"),
+            st.Page("app_pages/theory.py", title="Theory", icon=":material/function:"),
+            st.Page("app_pages/rejects.py", title="Rejects", icon=":material/rule:"),
+        ],
+        "Lake": [st.Page("app_pages/sql.py", title="SQL", icon=":material/database:")],
+    })
+    with st.sidebar:
+        st.caption("Lake")
+        st.code(lake_root(), language=None, wrap_lines=True)
+    page.run()

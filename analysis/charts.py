@@ -1,0 +1,140 @@
+"""Pictures of an overview: rows in, an Altair chart out, nothing read and nothing drawn elsewhere.
+
+At most `MARKS` marks a chart: beyond, neighbouring ranks share a mark that shows its worst one. Colours are one hue from light to dark
+(the darker, the fuller) or from the palette of Okabe and Ito, so that no colour vision is needed. GiB on the axes, bytes in the tooltip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil
+from typing import Any
+
+import altair as alt
+
+from analysis.rows import Comparison, Rank, Source, Stage
+from analysis.theory.leftout import LeftOut
+from analysis.verdict import size_text
+
+GIB = 2**30
+MARKS = 5_000
+BLUE, SKY, ORANGE, GREY = "#0072B2", "#56B4E9", "#E69F00", "#8C8C8C"
+"""Of the palette of Okabe and Ito, and a grey."""
+
+_STAGE_BARS = (("allocated_bytes", "allocated after a step", BLUE), ("max_allocated_bytes", "peak allocated", SKY),
+               ("max_reserved_bytes", "max reserved", ORANGE))
+_UNKNOWN = "unknown"
+
+Row = dict[str, Any]
+
+
+def heat_measure(ranks: Sequence[Rank]) -> tuple[str, str]:
+    """What the map of these ranks can show, attribute and words: headroom where it is known, its upper bound, else the fullest measure."""
+    measures = (("soft_headroom_bytes", "soft headroom"), ("headroom_bound_bytes", "headroom, at most"), ("max_reserved_bytes", "max reserved"),
+                ("max_allocated_bytes", "peak allocated"), ("allocated_bytes", "allocated"))
+    return max(measures, key=lambda one: sum(getattr(rank, one[0]) is not None for rank in ranks))
+
+
+def heat_rows(ranks: Sequence[Rank], measure: str, place: Callable[[Source], str] = str) -> list[Row]:
+    """One row a mark: stage, position within it, the worst rank there and its bytes. Ranks without the measure have no mark."""
+    stages: dict[str, list[Rank]] = {}
+    for rank in sorted(ranks, key=lambda one: (one.stage is None, one.stage or 0, one.rank is None, one.rank or 0)):
+        if getattr(rank, measure) is not None:
+            stages.setdefault(_UNKNOWN if rank.stage is None else str(rank.stage), []).append(rank)
+    share = max(1, ceil(sum(map(len, stages.values())) / max(1, MARKS - len(stages))))
+    return [_heat_row(stage, at // share, held[at:at + share], measure, place) for stage, held in stages.items() for at in range(0, len(held), share)]
+
+
+def heat_map(ranks: Sequence[Rank], place: Callable[[Source], str] = str) -> alt.Chart:
+    """Stage by rank within the stage; the darker, the closer to the limit. `place` words where a figure was read."""
+    measure, words = heat_measure(ranks)
+    rows = heat_rows(ranks, measure, place)
+    left = "headroom" in measure
+    stages = list(dict.fromkeys(row["stage"] for row in rows))
+    chart: alt.Chart = _chart(rows).mark_rect(stroke="white", strokeWidth=0 if len(rows) > 500 else 1.5, cornerRadius=2).encode(
+        x=alt.X("position:O", title="ranks of the stage, ascending", axis=alt.Axis(labels=False, ticks=False, domain=False)),
+        y=alt.Y("stage:N", title="stage", sort=stages, axis=alt.Axis(ticks=False, domain=False, labelPadding=8)),
+        color=alt.Color("gib:Q", title=f"{words}, GiB", scale=alt.Scale(scheme="tealblues", reverse=left, zero=not left),
+                        legend=alt.Legend(orient="bottom", direction="horizontal", gradientLength=220, gradientThickness=10)),
+        tooltip=[_tip("who:N", "rank"), _tip("stage:N", "stage"), _tip("text:N", words), _tip("bytes:Q", "bytes", ","),
+                 _tip("place:N", "read at")],
+    ).properties(height=max(90, 30 * len(stages)))
+    return chart
+
+
+def stage_bars(stages: Sequence[Stage]) -> alt.LayerChart | alt.FacetChart:
+    """Allocated, peak and reserved of each stage's fullest measured rank, with a rule at the smallest capacity where it is known."""
+    rows = [{"stage": _UNKNOWN if one.stage is None else str(one.stage), "what": words, "gib": size / GIB, "bytes": size, "text": size_text(size)}
+            for one in stages[:MARKS // 3] for name, words, _ in _STAGE_BARS if (size := getattr(one, name)) is not None]
+    names = [words for _, words, _ in _STAGE_BARS if any(row["what"] == words for row in rows)]
+    bars = _chart(rows).mark_bar(cornerRadius=1).encode(
+        y=alt.Y("stage:N", title="stage", sort=list(dict.fromkeys(row["stage"] for row in rows)), axis=alt.Axis(ticks=False, domain=False)),
+        yOffset=alt.YOffset("what:N", sort=names), x=alt.X("gib:Q", title="GiB"),
+        color=alt.Color("what:N", title=None, sort=names, scale=alt.Scale(domain=names, range=_colours(names)),
+                        legend=alt.Legend(orient="bottom", direction="horizontal", columns=3)),
+        tooltip=[_tip("stage:N", "stage"), _tip("what:N", "measure"), _tip("text:N", "size"), _tip("bytes:Q", "bytes", ",")],
+    ).properties(height=max(90, 16 * len(rows)))
+    known = [one.capacity_bytes for one in stages if one.capacity_bytes is not None]
+    limit = [{"gib": min(known) / GIB, "bytes": min(known), "text": size_text(min(known))}] if known else []
+    rule = _chart(limit).mark_rule(color=GREY, strokeDash=[4, 3], strokeWidth=1.5).encode(
+        x="gib:Q", tooltip=[_tip("text:N", "device memory"), _tip("bytes:Q", "bytes", ",")])
+    return alt.layer(bars, rule)
+
+
+def theory_bars(compared: Sequence[Comparison]) -> alt.Chart:
+    """Printed beside measured: one bar each, bytes in the tooltip."""
+    rows: list[Row] = []
+    for one in compared:
+        who = one.measured if one.rank is None else f"rank {one.rank}, {one.measured}"
+        rows += [_side(f"{one.printed}, printed", "printed", one.printed_bytes), _side(who, "measured", one.measured_bytes)]
+    rows = list({(row["what"], row["bytes"]): row for row in rows}.values())[:MARKS]
+    chart: alt.Chart = _chart(rows).mark_bar(cornerRadius=1).encode(
+        y=alt.Y("what:N", title=None, sort=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False)), x=alt.X("gib:Q", title="GiB"),
+        color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="bottom"),
+                        scale=alt.Scale(domain=["printed", "measured"], range=[GREY, BLUE])),
+        tooltip=[_tip("what:N", "figure"), _tip("text:N", "size"), _tip("bytes:Q", "bytes", ",")],
+    ).properties(height=max(80, 26 * len(rows)))
+    return chart
+
+
+def left_out_bars(left_out: Sequence[LeftOut]) -> alt.Chart:
+    """What the formula left out or counted too much, largest first; to the right the run needs more than was printed."""
+    rows = [{"what": one.name, "gib": one.bytes / GIB, "bytes": one.bytes, "text": size_text(one.bytes), "stage": one.stage,
+             "kind": "the run needs more" if one.bytes >= 0 else "the formula says too much"}
+            for one in sorted(left_out, key=lambda one: -abs(one.bytes))[:40]]
+    chart: alt.Chart = _chart(rows).mark_bar(cornerRadius=1).encode(
+        y=alt.Y("what:N", title=None, sort=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False)),
+        x=alt.X("gib:Q", title="real minus printed, GiB"),
+        color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="bottom"),
+                        scale=alt.Scale(domain=["the run needs more", "the formula says too much"], range=[ORANGE, SKY])),
+        tooltip=[_tip("what:N", "left out"), _tip("stage:N", "stage"), _tip("text:N", "size"), _tip("bytes:Q", "bytes", ",")],
+    ).properties(height=max(80, 24 * len(rows)))
+    return chart
+
+
+def _heat_row(stage: str, position: int, held: Sequence[Rank], measure: str, place: Callable[[Source], str]) -> Row:
+    def worst_first(rank: Rank) -> int:
+        size = int(getattr(rank, measure))
+        return size if "headroom" in measure else -size
+
+    worst = min(held, key=worst_first)
+    size = int(getattr(worst, measure))
+    who = worst.rank_label or "?" if worst.rank is None else str(worst.rank)
+    return {"stage": stage, "position": position, "who": who if len(held) == 1 else f"{who}, the fullest of {len(held)} neighbours",
+            "gib": size / GIB, "bytes": size, "text": size_text(size), "place": place(worst.source)}
+
+
+def _side(what: str, kind: str, size: int) -> Row:
+    return {"what": what, "kind": kind, "gib": size / GIB, "bytes": size, "text": size_text(size)}
+
+
+def _colours(names: Sequence[str]) -> list[str]:
+    return [colour for _, words, colour in _STAGE_BARS if words in names]
+
+
+def _tip(field: str, title: str, form: str | None = None) -> alt.Tooltip:
+    return alt.Tooltip(field, title=title) if form is None else alt.Tooltip(field, title=title, format=form)
+
+
+def _chart(rows: list[Row]) -> alt.Chart:
+    return alt.Chart(alt.InlineData(values=rows))

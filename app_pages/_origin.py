@@ -1,0 +1,50 @@
+"""Where a figure was read: artifact and line, and the lines around it as plain text while the file is still there."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from pathlib import Path
+
+import streamlit as st
+
+from analysis.rows import Source
+from app_pages._shared import place, safe
+from ingest.artifacts import open_stream
+from ingest.errors import LedgerError
+
+AROUND = 3
+WIDTH = 400
+LINES_READ = 2_000_000
+"""A line further down is not looked for: the page would wait for it."""
+
+
+def origin(source: Source) -> None:
+    """The place, with the lines around it or why they cannot be shown."""
+    st.caption(safe(f"Read at {place(source)}"))
+    if source.line is None:
+        return
+    found = context(source.artifact, source.line)
+    if found:
+        st.code(found, language=None)
+    else:
+        st.caption("The file is no longer where it was read, or the line is too far down to show here.")
+
+
+@st.cache_data(max_entries=256, show_spinner="Finding the line")
+def context(path: str, line: int) -> str:
+    """The lines around `line`, numbered and cut to `WIDTH`; empty where the file is gone or an archive's member."""
+    if line > LINES_READ or not Path(path).is_file():
+        return ""
+    try:
+        with open_stream(path) as stream:
+            lines = islice(enumerate(stream, 1), max(0, line - 1 - AROUND), line + AROUND)
+            kept = deque(lines, maxlen=2 * AROUND + 1)
+    except (OSError, LedgerError):
+        return ""
+    return "\n".join(f"{'>' if number == line else ' '} {number:>7}  {_text(raw)}" for number, raw in kept)
+
+
+def _text(raw: bytes) -> str:
+    text = raw.rstrip(b"\r\n").decode("utf-8", "replace")
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:WIDTH]) + (" ..." if len(text) > WIDTH else "")

@@ -1,0 +1,153 @@
+"""What the pages share: the lake and its database, the chosen run, sizes and text made safe to show.
+
+The database is cached by (lake, version): a commit to the lake opens a new one, and a rerun of a page reads nothing twice.
+Text that comes from files is shown by widgets that do not interpret it, or escaped: Streamlit's messages are Markdown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from analysis.capacity import given_capacity
+from analysis.overview import overview
+from analysis.rows import Overview, Source
+from ingest.errors import LedgerError
+from ingest.lake import Lake, default_root
+
+if TYPE_CHECKING:
+    import duckdb
+
+GIB = 2**30
+SPOOL = "hbmledger-upload-"
+"""Prefix of the temporary folder that holds a session's uploads."""
+
+_SPOOLED = re.compile(rf"[^\s:]*{SPOOL}[^/\s]*/")
+_RUNS = """
+WITH rejected AS (
+    SELECT run, COALESCE(run_index, 0) AS run_index, COUNT(*) AS rejects FROM rejects GROUP BY run, COALESCE(run_index, 0)
+), read_at AS (
+    SELECT run, MAX(ingested_at) AS ingested_at FROM artifacts GROUP BY run
+)
+SELECT
+    attempt.run, attempt.run_index, attempt.framework, attempt.world_size, attempt.tensor_model_parallel_size AS tp,
+    attempt.pipeline_model_parallel_size AS pp, attempt.ranks_seen, attempt.first_iteration, attempt.last_iteration,
+    COALESCE(rejected.rejects, 0) AS rejects, read_at.ingested_at
+FROM run_attempts AS attempt
+LEFT JOIN rejected ON rejected.run = attempt.run AND rejected.run_index = attempt.run_index
+LEFT JOIN read_at ON read_at.run = attempt.run
+ORDER BY read_at.ingested_at DESC NULLS LAST, attempt.run, attempt.run_index
+"""
+
+
+def lake_root() -> str:
+    """The lake the app serves."""
+    return default_root()
+
+
+def lake_version() -> str:
+    """Changes with each commit to the lake: the key of everything cached."""
+    return Lake(lake_root()).version()
+
+
+@st.cache_resource(max_entries=2, show_spinner="Opening the lake")
+def _database(root: str, version: str) -> duckdb.DuckDBPyConnection:
+    from analysis.database import connect
+
+    return connect(Lake(root))
+
+
+def cursor() -> duckdb.DuckDBPyConnection:
+    """A cursor of this run of the script on the lake's database."""
+    return _database(lake_root(), lake_version()).cursor()
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _attempts(root: str, version: str) -> list[dict[str, Any]]:
+    from analysis.database import records
+
+    return records(_database(root, version).cursor(), _RUNS)
+
+
+def attempts() -> list[dict[str, Any]]:
+    """Every attempt of the lake, newest ingest first; none where there is no lake."""
+    version = lake_version()
+    return [] if version == "none" else _attempts(lake_root(), version)
+
+
+@st.cache_data(max_entries=64, show_spinner="Reading the run")
+def _overview(root: str, version: str, run: str, run_index: int, capacity: str) -> Overview:
+    given = given_capacity(capacity) if capacity else None
+    return overview(_database(root, version).cursor(), run, run_index, capacity=given)
+
+
+def chosen_overview() -> Overview:
+    """The overview of the run, attempt and capacity chosen in the sidebar; ends the page where there is none."""
+    run, run_index = _chosen_run()
+    capacity = st.sidebar.text_input("Device memory", key="capacity", placeholder="from the artifacts",
+                                     help="A size such as 79.2GiB, or a device such as H100-80. It wins over what the artifacts say.")
+    with told_errors():
+        return _overview(lake_root(), lake_version(), run, run_index, capacity.strip())
+    st.stop()
+
+
+def _chosen_run() -> tuple[str, int]:
+    found = attempts()
+    if not found:
+        st.info("No run in this lake yet.", icon=":material/inbox:")
+        st.page_link("app_pages/start.py", label="Bring the artifacts of a run", icon=":material/upload_file:")
+        st.stop()
+    names = list(dict.fromkeys(row["run"] for row in found))
+    run = st.sidebar.selectbox("Run", names, index=_index(names, st.query_params.get("run", st.session_state.get("run")), "run"))
+    indices = sorted(row["run_index"] for row in found if row["run"] == run)
+    wanted = st.query_params.get("attempt") if st.query_params.get("run", run) == run else None
+    labels = [str(one) for one in indices]
+    attempt = st.sidebar.selectbox("Attempt", labels, index=_index(labels, wanted, "attempt", default=-1), disabled=len(labels) == 1)
+    st.session_state["run"] = run
+    st.query_params.from_dict({"run": run, "attempt": attempt})
+    return run, int(attempt)
+
+
+def _index(options: list[str], wanted: str | None, what: str, default: int = 0) -> int:
+    """Where `wanted` is; the default, saying so, where a link names something that is not there."""
+    if wanted in options:
+        return options.index(wanted)
+    if wanted is not None:
+        st.warning(f"The link names {what} {safe(wanted)}, which this lake does not hold; another one is shown.", icon=":material/link_off:")
+    return default % len(options)
+
+
+@contextmanager
+def told_errors() -> Iterator[None]:
+    """Show a user's mistake as what, where and what to do, and end the page there."""
+    try:
+        yield
+    except LedgerError as error:
+        st.error(safe(f"{shown(error.where)}: {error.what}" if error.where else error.what), icon=":material/error:")
+        if error.todo:
+            st.caption(safe(error.todo))
+        st.stop()
+
+
+def safe(text: str) -> str:
+    """Text of a file or user, harmless where Streamlit reads Markdown."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+\-.!|~$:&@^=])", r"\\\1", re.sub(r"\s+", " ", text))
+
+
+def shown(path: str) -> str:
+    """A path as its owner knows it: without the temporary folder an upload was spooled to."""
+    return _SPOOLED.sub("", path)
+
+
+def place(source: Source) -> str:
+    """Where a figure was read, as people write it."""
+    return shown(str(source))
+
+
+def gib(size: float | None) -> float | None:
+    """Bytes as GiB for a column that people read."""
+    return None if size is None else size / GIB

@@ -1,0 +1,135 @@
+"""An upload on its way into the lake: spooled to disk in pieces, then ingested by a thread that the page watches and can stop.
+
+The ingest runs beside the page, not in its body: a rerun (any click) would start it again, and a cancel button could not be pressed.
+Uploads lie in a temporary folder that goes when their session goes, below a name that becomes the run's.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Protocol
+
+from ingest.errors import LedgerError
+from ingest.lake import Lake
+
+PIECE_BYTES = 4 * 2**20
+_ENDINGS = re.compile(r"(?:\.(?:gz|zst|xz|bz2|zip|tar|tgz|log|txt|out|jsonl?|pickle))+$", re.IGNORECASE)
+
+
+class Upload(Protocol):
+    """What Streamlit hands over: a name (with folders, for a folder) and bytes to read."""
+
+    name: str
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes."""
+
+
+@dataclass
+class Job:
+    """One ingest under way; `summary` or `error` tells how it ended, `folder` keeps the uploaded files until the session ends."""
+
+    paths: list[Path]
+    lake: str
+    run: str | None = None
+    folder: TemporaryDirectory[str] | None = None
+    stage: str = "waiting"
+    done_bytes: int = 0
+    total_bytes: int = 0
+    path: str = ""
+    summary: Any = None
+    error: str | None = None
+    started: float = field(default_factory=time.monotonic)
+    stop: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+
+    def start(self) -> Job:
+        """Begin; returns at once."""
+        self.thread = threading.Thread(target=self._work, name="ingest", daemon=True)
+        self.thread.start()
+        return self
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.thread is not None and self.thread.is_alive()
+
+    @property
+    def rate_bytes(self) -> float:
+        """Bytes a second since the start."""
+        return self.done_bytes / max(time.monotonic() - self.started, 0.1)
+
+    def _work(self) -> None:
+        from ingest.pipeline import ingest
+
+        try:
+            self.summary = ingest(self.paths, Lake(self.lake), run=self.run, progress=self._note, cancelled=self.stop.is_set)
+        except LedgerError as error:
+            self.error = str(error)
+        except Exception as error:
+            self.error = f"the ingest ended by a defect of ours ({type(error).__name__}); what was committed before stays"
+            raise
+
+    def _note(self, stage: str, done_bytes: int, total_bytes: int, path: str) -> None:
+        self.stage, self.done_bytes, self.total_bytes, self.path = stage, done_bytes, total_bytes, path
+
+
+def spool(uploads: Iterable[Upload], folder: Path, known: Iterable[str]) -> Path:
+    """Write uploads below `folder`, in a folder named after them; that folder. No name leaves it, none overwrites another."""
+    named = [(_parts(upload.name), upload) for upload in uploads]
+    label = _label([parts for parts, _ in named], {*known, *(path.name for path in folder.iterdir())})
+    for parts, upload in named:
+        inner = parts[1:] if _common_top([parts for parts, _ in named]) else parts
+        _write(upload, _free(folder / label / Path(*inner)))
+    return folder / label
+
+
+def under_root(given: str, root: str) -> Path:
+    """A path on the server below the allowed root. Raises LedgerError where it leads elsewhere or is not there."""
+    allowed = Path(root).resolve()
+    path = (allowed / given.strip()).resolve()
+    if not path.is_relative_to(allowed):
+        raise LedgerError("this path is outside the folder that the server offers", where=given, todo="give a path below it")
+    if not path.exists():
+        raise LedgerError("no such file or folder", where=given, todo="give a path relative to the folder that the server offers")
+    return path
+
+
+def _write(upload: Upload | BinaryIO, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as target:
+        while piece := upload.read(PIECE_BYTES):
+            target.write(piece)
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """The harmless parts of an uploaded name."""
+    plain = "".join(char if char.isprintable() else "_" for char in name.replace("\\", "/"))
+    kept = [part[:200] for part in PurePosixPath(plain).parts if part not in ("/", ".", "..")]
+    return tuple(kept) or ("upload",)
+
+
+def _common_top(names: list[tuple[str, ...]]) -> str | None:
+    """The one folder that all names lie in."""
+    tops = {parts[0] if len(parts) > 1 else None for parts in names}
+    return next(iter(tops)) if len(tops) == 1 else None
+
+
+def _label(names: list[tuple[str, ...]], taken: set[str]) -> str:
+    """What the run is called when nobody names it: the folder, the one file, or `upload`; new where that name is taken."""
+    top = _common_top(names)
+    label = top or (_ENDINGS.sub("", names[0][-1]) if len(names) == 1 else "upload") or "upload"
+    numbers = (f"{label}-{number}" for number in range(2, 1_000_000))
+    return label if label not in taken else next(one for one in numbers if one not in taken)
+
+
+def _free(path: Path) -> Path:
+    """The path, or one beside it where it is taken."""
+    candidates = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(2, 1_000_000))
+    return path if not path.exists() else next(one for one in candidates if not one.exists())

@@ -1,0 +1,176 @@
+"""Overview: the verdict on one attempt, how sure it can be, the map of its ranks, and where each figure was read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from analysis import charts
+from analysis.coverage import shown_ranks
+from analysis.rows import Overview, Rank, Stage
+from analysis.verdict import size_text
+from app_pages._origin import origin
+from app_pages._shared import chosen_overview, gib, place, safe
+
+_SIZES = (("allocated_bytes", "allocated"), ("max_allocated_bytes", "peak allocated"), ("reserved_bytes", "reserved"),
+          ("max_reserved_bytes", "max reserved"), ("device_used_bytes", "device used"), ("outside_bytes", "outside torch"),
+          ("capacity_bytes", "capacity"), ("soft_headroom_bytes", "soft headroom"), ("hard_headroom_bytes", "hard headroom"),
+          ("headroom_bound_bytes", "headroom, at most"))
+_ICONS = {"oom": ("error", "dangerous"), "near": ("warning", "warning"), "clear": ("success", "check_circle")}
+
+
+def show() -> None:
+    """The page."""
+    found = chosen_overview()
+    st.header(safe(found.run), anchor=False)
+    kind, icon = _ICONS.get(found.verdict.level, ("info", "help"))
+    getattr(st, kind)(f"**{safe(found.verdict.sentence)}**", icon=f":material/{icon}:")
+    _facts(found)
+    _pictures(found)
+    _tables(found)
+    left, right = st.columns(2, gap="large")
+    with left:
+        _theory(found)
+    with right:
+        _branch(found)
+    _ooms(found)
+    _unknown(found)
+
+
+def _facts(found: Overview) -> None:
+    facts, known = found.configuration, found.coverage
+    least = min((one for one in found.ranks if one.soft_headroom_bytes is not None), key=lambda one: one.soft_headroom_bytes or 0, default=None)
+    sizes = " ".join(f"{name}{size}" for name in ("TP", "PP", "VPP", "CP", "EP", "DP") if (size := getattr(facts, name.lower())))
+    steps = "-" if facts.last_iteration is None else f"{facts.first_iteration} to {facts.last_iteration}"
+    unknown = safe(found.not_measurable.get("headroom", "not measured"))
+    shown = [
+        ("Least soft headroom", size_text(least.soft_headroom_bytes) if least else "not known",
+         f"{least.soft_headroom_bytes:,} bytes, {safe(place(least.source))}" if least else unknown),
+        ("Ranks measured", f"{len(known.measured)} of {known.world_size or '?'}", safe(known.sentence)),
+        ("Sizes", sizes or "not known", safe(f"read at {place(facts.source)}") if facts.source else "not in the artifacts"),
+        ("Formula branch", found.branch.card.branch if found.branch else "not known",
+         "see the page Theory" if found.branch else safe(found.not_measurable.get("theory", ""))),
+        ("Iterations", steps, f"of {facts.train_iterations} planned" if facts.train_iterations else "planned number not in the artifacts"),
+        ("Rejects", f"{found.rejected:,}", "stretches that looked like a record and could not be read: see the page Rejects"),
+    ]
+    with st.container(horizontal=True, gap="medium"):
+        for label, value, told in shown:
+            st.metric(label, value, help=told, width="content")
+    st.caption(safe(f"{known.sentence}. Ranks seen: {shown_ranks(known.ranks) or 'none'}."))
+
+
+def _pictures(found: Overview) -> None:
+    if not found.ranks:
+        st.info(safe(found.not_measurable.get("ranks", "no rank was measured")), icon=":material/visibility_off:")
+        return
+    left, right = st.columns([3, 2], gap="large")
+    _, words = charts.heat_measure(found.ranks)
+    with left:
+        st.subheader(f"Ranks by stage: {words}", anchor=False)
+        st.altair_chart(charts.heat_map(found.ranks, place), alt=f"Map of stage by rank, coloured by {words}")
+    with right:
+        st.subheader("Stages, fullest rank", anchor=False)
+        st.altair_chart(charts.stage_bars(found.stages), alt="Bars of allocated, peak and reserved memory by stage")
+
+
+def _tables(found: Overview) -> None:
+    if not found.ranks:
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        by = st.segmented_control("Table", ["Ranks", "Stages"], default="Ranks", required=True, label_visibility="collapsed")
+        exact = st.toggle("Bytes", help="Exact bytes in place of GiB")
+    if by == "Stages":
+        _frame([_stage(one, exact) for one in found.stages], exact)
+        for one in found.surpluses:
+            sign = "above" if one.surplus_bytes >= 0 else "below"
+            st.caption(f"{one.which.capitalize()} stage, {_words(one.measure)}: {size_text(abs(one.surplus_bytes))} ({abs(one.surplus_ratio):.1%}) "
+                       f"{sign} the median of {one.middle_stages} middle stages, {size_text(one.middle_bytes)}.")
+        if reason := found.not_measurable.get("surpluses") or found.not_measurable.get("stages"):
+            st.caption(safe(reason))
+        return
+    chosen = _frame([_rank(one, exact) for one in found.ranks], exact, on_select="rerun", selection_mode="single-row", key="ranks")
+    if picked := chosen.selection.rows:
+        rank = found.ranks[picked[0]]
+        for source in dict.fromkeys((rank.source, rank.peak_source)):
+            origin(source)
+    else:
+        st.caption("Tick a rank to see the line its figures were read from.")
+
+
+def _frame(rows: list[dict[str, Any]], exact: bool, **more: Any) -> Any:
+    empty = {words for _, words in _SIZES if all(row.get(words) is None for row in rows)}
+    form = "localized" if exact else "%.2f"
+    config = {words: st.column_config.NumberColumn(words if exact else f"{words}, GiB", format=form) for _, words in _SIZES}
+    return st.dataframe([{name: value for name, value in row.items() if name not in empty} for row in rows], hide_index=True, column_config=config,
+                        height=min(420, 36 * (len(rows) + 1) + 3), **more)
+
+
+def _rank(one: Rank, exact: bool) -> dict[str, Any]:
+    who = str(one.rank) if one.rank is not None else one.rank_label or "?"
+    return {"rank": who, "stage": "?" if one.stage is None else str(one.stage), **_sizes(one, exact), "iteration": one.iteration,
+            "scope": one.scope, "read at": place(one.source)}
+
+
+def _stage(one: Stage, exact: bool) -> dict[str, Any]:
+    return {"stage": "?" if one.stage is None else str(one.stage), "ranks measured": one.ranks, **_sizes(one, exact)}
+
+
+def _sizes(one: Rank | Stage, exact: bool) -> dict[str, Any]:
+    return {words: getattr(one, name) if exact else gib(getattr(one, name)) for name, words in _SIZES}
+
+
+def _words(measure: str) -> str:
+    return dict(_SIZES)[measure]
+
+
+def _theory(found: Overview) -> None:
+    st.subheader("Printed theory", anchor=False)
+    theory = found.theory
+    if theory is None:
+        st.info(safe(found.not_measurable.get("theory", "no footprint was printed")), icon=":material/function:")
+        return
+    if theory.compared:
+        st.altair_chart(charts.theory_bars(theory.compared), alt="Printed footprint beside measured memory")
+        for one in theory.compared:
+            who = "an unnamed rank" if one.rank is None else f"rank {one.rank}"
+            st.caption(safe(f"{one.printed}: {who} measured {size_text(one.measured_bytes)} ({one.measured}), {one.ratio:.2f} times the printed "
+                            f"{size_text(one.printed_bytes)}; {place(one.source)}"))
+    st.caption(safe(f"Printed {theory.times_printed} time{'s' * (theory.times_printed > 1)}, the last at {place(theory.source)}"))
+    st.code(theory.text or "", language=None, wrap_lines=True)
+
+
+def _branch(found: Overview) -> None:
+    st.subheader("Formula branch", anchor=False)
+    if found.branch is None:
+        st.info("Nothing printed and no arguments: the branch cannot be told.", icon=":material/account_tree:")
+        return
+    card = found.branch.card
+    st.write(f"**{safe(card.branch)}**, {safe(card.confidence)}" + (f"; generations {safe(', '.join(card.generations))}" if card.generations else ""))
+    for one in card.evidence[:4]:
+        st.caption(safe(f"{one.kind}: {one.sentence}"))
+    for left in sorted(card.left_out, key=lambda one: -abs(one.bytes))[:3]:
+        st.caption(safe(f"left out {size_text(left.bytes)} on the {left.stage} stage: {left.name}"))
+    st.page_link("app_pages/theory.py", label="Evidence and everything left out", icon=":material/function:",
+                 query_params={"run": found.run, "attempt": str(found.run_index)})
+
+
+def _ooms(found: Overview) -> None:
+    if not found.ooms:
+        return
+    st.subheader("Out of memory", anchor=False)
+    for one in found.ooms[:8]:
+        who = f"rank {one.rank}" if one.rank is not None else one.rank_label or "rank not told"
+        numbers = ", ".join(f"{name.removesuffix('_bytes').replace('_', ' ')} {size_text(size)}" for name, size in one.numbers.items())
+        st.write(safe(f"{who}: {numbers or 'no number in the message'}"))
+        st.code(one.text or "", language=None, wrap_lines=True)
+        st.caption(safe(f"{place(one.source)}; case {one.case}: {one.reason}"))
+
+
+def _unknown(found: Overview) -> None:
+    with st.expander(f"Not measurable from these artifacts ({len(found.not_measurable)})"):
+        for name, reason in found.not_measurable.items():
+            st.text(f"{name.replace('_', ' ')}: {reason}")
+
+
+show()

@@ -1,0 +1,46 @@
+"""Rejects: what looked like a record and was not understood, and the files that could not be read at all."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from analysis.database import records
+from app_pages._shared import chosen_overview, cursor, safe, shown
+
+ROWS = 500
+_REJECTS = """
+SELECT COALESCE(artifacts.path, rejects.artifact) AS path, rejects.line, rejects.offset_bytes, rejects.reason, rejects.text
+FROM rejects LEFT JOIN artifacts ON artifacts.artifact = rejects.artifact
+WHERE rejects.run = ? AND COALESCE(rejects.run_index, 0) = ?
+ORDER BY path, rejects.line, rejects.offset_bytes
+LIMIT ?
+"""
+_QUARANTINED = "SELECT path, reason FROM artifacts WHERE run = ? AND status = 'quarantined' ORDER BY path LIMIT ?"
+
+
+def show() -> None:
+    """The page."""
+    found = chosen_overview()
+    st.header("Rejects", anchor=False)
+    st.caption(safe(f"{found.run}, attempt {found.run_index}"))
+    _quarantined(found.run)
+    if not found.rejected:
+        st.success("Every stretch that looked like a record was read.", icon=":material/check:")
+        return
+    rows = records(cursor(), _REJECTS, [found.run, found.run_index, ROWS])
+    st.caption(f"{found.rejected:,} stretches looked like a record and could not be read; they count in no figure."
+               + (f" The first {ROWS} are shown." if found.rejected > ROWS else ""))
+    chosen = st.dataframe([{"read at": shown(row["path"]), "line": row["line"], "reason": row["reason"], "text": row["text"]} for row in rows],
+                          hide_index=True, on_select="rerun", selection_mode="single-row", key="rejects")
+    if picked := chosen.selection.rows:
+        st.code(rows[picked[0]]["text"] or "", language=None, wrap_lines=True)
+
+
+def _quarantined(run: str) -> None:
+    rows = records(cursor(), _QUARANTINED, [run, ROWS])
+    if rows:
+        st.warning(f"{len(rows)} file{'s' * (len(rows) > 1)} of this run could not be read.", icon=":material/report:")
+        st.dataframe([{"file": shown(row["path"]), "reason": shown(row["reason"] or "")} for row in rows], hide_index=True)
+
+
+show()

@@ -1,0 +1,146 @@
+"""Start: bring the artifacts of a run, watch them come in, and choose a run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import streamlit as st
+
+from analysis.verdict import size_text
+from app_pages._shared import SPOOL, attempts, lake_root, safe, shown, told_errors
+from app_pages._upload import Job, spool, under_root
+
+SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
+SERVER_ROOT = "HBMLEDGER_SERVER_ROOT"
+
+
+def show() -> None:
+    """The page."""
+    st.title("HBM Ledger")
+    st.write("What Megatron-LM said a run would use, what every rank really used, and how close it came to its limit.")
+    left, right = st.columns([5, 6], gap="large")
+    with left:
+        _bring()
+    with right:
+        _recent()
+
+
+def _bring() -> None:
+    st.subheader("Bring a run")
+    job: Job | None = st.session_state.get("job")
+    if job is not None and job.running:
+        _watch()
+        return
+    if job is not None:
+        _ended(job)
+    root = os.environ.get(SERVER_ROOT)
+    kinds = ["Files or archive", "Folder", *(["Path on the server"] if root else [])]
+    kind = st.segmented_control("What to bring", kinds, default=kinds[0], required=True, label_visibility="collapsed")
+    with st.form("bring", border=True):
+        given: Any = _field(str(kind), root)
+        run = st.text_input("Run name", placeholder="from the file or folder", help="Files of one run brought later join it under the same name.")
+        if st.form_submit_button("Read it", type="primary", icon=":material/play_arrow:"):
+            with told_errors():
+                _start(given, run.strip() or None, root if kind == "Path on the server" else None)
+    if SAMPLES.is_dir() and st.button("Try the sample runs", icon=":material/science:", type="tertiary"):
+        st.session_state["job"] = Job(sorted(path for path in SAMPLES.iterdir() if any(path.glob("*.log"))), lake_root()).start()
+        st.rerun()
+
+
+def _field(kind: str, root: str | None) -> Any:
+    number = st.session_state.get("uploads", 0)
+    if kind == "Path on the server":
+        return st.text_input(f"Path below {safe(root or '')}", placeholder="job_1234/logs")
+    if kind == "Folder":
+        return st.file_uploader("A folder of logs, memory_stats files or snapshots", accept_multiple_files="directory", key=f"folder{number}")
+    return st.file_uploader("Logs, memory_stats files, or a zip or tar of them; gz, zst, xz and bz2 are opened", accept_multiple_files=True,
+                            key=f"files{number}")
+
+
+def _start(given: Any, run: str | None, root: str | None) -> None:
+    if not given:
+        st.warning("Choose something to read first.", icon=":material/upload_file:")
+        return
+    if root is not None:
+        job = Job([under_root(given, root)], lake_root(), run)
+    else:
+        folder = st.session_state.setdefault("folder", TemporaryDirectory(prefix=SPOOL, ignore_cleanup_errors=True))
+        with st.spinner("Writing the upload to disk"):
+            path = spool(given, Path(folder.name), {row["run"] for row in attempts()})
+        job = Job([path], lake_root(), run, folder)
+        st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1
+    st.session_state["job"] = job.start()
+    st.rerun()
+
+
+@st.fragment(run_every=0.5)
+def _watch() -> None:
+    """Stage, bytes and rate of the ingest under way, and a way to stop it."""
+    job: Job = st.session_state["job"]
+    if not job.running:
+        st.rerun()
+    with st.status(f"Reading: {safe(job.stage)}", expanded=True):
+        share = min(1.0, job.done_bytes / job.total_bytes) if job.total_bytes else 0.0
+        st.progress(share, f"{size_text(job.done_bytes)} of {size_text(job.total_bytes)}, {size_text(job.rate_bytes)}/s")
+        st.text(shown(job.path) or " ")
+        if st.button("Cancel", icon=":material/close:", disabled=job.stop.is_set()):
+            job.stop.set()
+    if job.stop.is_set():
+        st.caption("Stopping after the piece being read; what was committed stays.")
+
+
+def _ended(job: Job) -> None:
+    if job.error:
+        st.error(safe(shown(job.error)), icon=":material/error:")
+        return
+    summary = job.summary
+    said = _counts(summary)
+    if job.stop.is_set():
+        st.warning(f"Stopped. {said} Bring the same again to go on.", icon=":material/front_hand:")
+    elif summary.problems:
+        st.warning(said, icon=":material/rule:")
+    else:
+        st.success(said, icon=":material/check:")
+    for path, sentence in summary.problems[:20]:
+        st.text(f"{shown(str(path))}: {shown(sentence)}")
+    if len(summary.problems) > 20:
+        st.caption(f"and {len(summary.problems) - 20} more")
+    for run in list(summary.runs)[:5]:
+        st.page_link("app_pages/overview.py", label=f"Open {safe(run)}", icon=":material/grid_view:", query_params={"run": run})
+
+
+def _counts(summary: Any) -> str:
+    counts = [(summary.new, "new"), (summary.grown, "grown"), (summary.unchanged, "read before"), (summary.quarantined, "could not be read")]
+    told = ", ".join(f"{count:,} {word}" for count, word in counts if count) or "nothing"
+    return f"{summary.files:,} file{'s' * (summary.files != 1)}: {told}. {sum(summary.rows.values()):,} records in {summary.seconds:.1f} s."
+
+
+def _recent() -> None:
+    st.subheader("Runs")
+    found = attempts()
+    if not found:
+        st.info("No run in this lake yet. Bring one, or try the samples.", icon=":material/inbox:")
+        return
+    rows = [{"run": row["run"], "attempt": row["run_index"], "sizes": _sizes(row), "ranks seen": f"{row['ranks_seen']} of {row['world_size'] or '?'}",
+             "iterations": _steps(row), "rejects": row["rejects"], "read": row["ingested_at"]} for row in found]
+    config = {"read": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"), "attempt": st.column_config.NumberColumn(width="small")}
+    chosen = st.dataframe(rows, hide_index=True, column_config=config, on_select="rerun", selection_mode="single-row", key="recent",
+                          height=min(560, 36 * (len(rows) + 1) + 3))
+    st.caption("Tick a row to open its overview.")
+    if picked := chosen.selection.rows:
+        row = found[picked[0]]
+        st.switch_page("app_pages/overview.py", query_params={"run": row["run"], "attempt": str(row["run_index"])})
+
+
+def _sizes(row: dict[str, Any]) -> str:
+    return " ".join(f"{name.upper()}{row[name]}" for name in ("tp", "pp") if row[name]) or "-"
+
+
+def _steps(row: dict[str, Any]) -> str:
+    return "-" if row["last_iteration"] is None else f"{row['first_iteration']} to {row['last_iteration']}"
+
+
+show()

@@ -66,7 +66,7 @@ def _installation() -> Iterator[Check]:
         except PackageNotFoundError:
             yield Check(package, False, "not installed: pip install hbmledger")
     there = [name for name in _COMPILED if _is_compiled(name)]
-    yield Check("compiled readers", None, ", ".join(there) or "none: the Python ones are used, slower and with the same answers")
+    yield Check("compiled readers", None, ", ".join(there) or "none: the Python readers are used")
     folder = Path(tempfile.gettempdir())
     yield _room("temporary folder", folder)
 
@@ -106,13 +106,13 @@ def _contents(lake: Lake) -> Iterator[Check]:
     try:
         connection = connect(lake)
         counts = {what: connection.execute(f"SELECT COUNT(*) FROM ({query})").fetchall()[0][0] for what, query in (
-            ("runs", "SELECT DISTINCT run, run_index FROM run_attempts"), ("artifacts", "SELECT DISTINCT source FROM artifacts"),
+            ("attempts", "SELECT DISTINCT run, run_index FROM run_attempts"), ("artifacts", "SELECT DISTINCT source FROM artifacts"),
             ("quarantined", "SELECT DISTINCT source FROM artifacts WHERE status = 'quarantined'"), ("rejects", "SELECT run FROM rejects"))}
         left = orphans(connection)
     except LedgerError as error:
         yield Check("contents", False, str(error))
         return
-    yield Check("contents", True, ", ".join(f"{count} {what}" for what, count in counts.items()))
+    yield Check("contents", True, ", ".join(f"{what} {count}" for what, count in counts.items()))
     replaced = ", ".join(f"{count} in {name}" for name, count in left.items())
     yield Check("rows out of sight", None, replaced or "none")
 

@@ -21,9 +21,11 @@ MARKS = 5_000
 BLUE, SKY, ORANGE, GREY = "#0072B2", "#56B4E9", "#E69F00", "#8C8C8C"
 """Of the palette of Okabe and Ito, and a grey."""
 
-_STAGE_BARS = (("allocated_bytes", "allocated after a step", BLUE), ("max_allocated_bytes", "peak allocated", SKY),
+_STAGE_BARS = (("allocated_bytes", "allocated", BLUE), ("max_allocated_bytes", "peak allocated", SKY),
                ("max_reserved_bytes", "max reserved", ORANGE))
 _UNKNOWN = "unknown"
+_ROOM = 130
+"""Height of axis and legend, which a chart that is fitted to its place takes from its bars."""
 
 Row = dict[str, Any]
 
@@ -52,13 +54,13 @@ def heat_map(ranks: Sequence[Rank], place: Callable[[Source], str] = str) -> alt
     left = "headroom" in measure
     stages = list(dict.fromkeys(row["stage"] for row in rows))
     chart: alt.Chart = _chart(rows).mark_rect(stroke="white", strokeWidth=0 if len(rows) > 500 else 1.5, cornerRadius=2).encode(
-        x=alt.X("position:O", title="ranks of the stage, ascending", axis=alt.Axis(labels=False, ticks=False, domain=False)),
+        x=alt.X("position:O", axis=None),
         y=alt.Y("stage:N", title="stage", sort=stages, axis=alt.Axis(ticks=False, domain=False, labelPadding=8)),
         color=alt.Color("gib:Q", title=f"{words}, GiB", scale=alt.Scale(scheme="tealblues", reverse=left, zero=not left),
                         legend=alt.Legend(orient="bottom", direction="horizontal", gradientLength=220, gradientThickness=10)),
         tooltip=[_tip("who:N", "rank"), _tip("stage:N", "stage"), _tip("text:N", words), _tip("bytes:Q", "bytes", ","),
                  _tip("place:N", "read at")],
-    ).properties(height=max(90, 30 * len(stages)))
+    ).properties(height=_ROOM - 40 + max(40, 28 * len(stages)))
     return chart
 
 
@@ -73,7 +75,7 @@ def stage_bars(stages: Sequence[Stage]) -> alt.LayerChart | alt.FacetChart:
         color=alt.Color("what:N", title=None, sort=names, scale=alt.Scale(domain=names, range=_colours(names)),
                         legend=alt.Legend(orient="bottom", direction="horizontal", columns=3)),
         tooltip=[_tip("stage:N", "stage"), _tip("what:N", "measure"), _tip("text:N", "size"), _tip("bytes:Q", "bytes", ",")],
-    ).properties(height=max(90, 16 * len(rows)))
+    ).properties(height=_ROOM + max(40, 14 * len(rows)))
     known = [one.capacity_bytes for one in stages if one.capacity_bytes is not None]
     limit = [{"gib": min(known) / GIB, "bytes": min(known), "text": size_text(min(known))}] if known else []
     rule = _chart(limit).mark_rule(color=GREY, strokeDash=[4, 3], strokeWidth=1.5).encode(
@@ -93,7 +95,7 @@ def theory_bars(compared: Sequence[Comparison]) -> alt.Chart:
         color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="bottom"),
                         scale=alt.Scale(domain=["printed", "measured"], range=[GREY, BLUE])),
         tooltip=[_tip("what:N", "figure"), _tip("text:N", "size"), _tip("bytes:Q", "bytes", ",")],
-    ).properties(height=max(80, 26 * len(rows)))
+    ).properties(height=_ROOM + 24 * len(rows))
     return chart
 
 
@@ -108,7 +110,7 @@ def left_out_bars(left_out: Sequence[LeftOut]) -> alt.Chart:
         color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="bottom"),
                         scale=alt.Scale(domain=["the run needs more", "the formula says too much"], range=[ORANGE, SKY])),
         tooltip=[_tip("what:N", "left out"), _tip("stage:N", "stage"), _tip("text:N", "size"), _tip("bytes:Q", "bytes", ",")],
-    ).properties(height=max(80, 24 * len(rows)))
+    ).properties(height=_ROOM + 22 * len(rows))
     return chart
 
 

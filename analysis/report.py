@@ -62,6 +62,12 @@ def as_markdown(overview: Overview) -> str:
     ranks = [(one.rank if one.rank is not None else _escaped(one.rank_label or ""), _or_dash(one.stage), *_sizes(one), _escaped(str(one.source)))
              for one in overview.ranks]
     parts += ["## Ranks", _table(("rank", "stage", *heads, "read at"), ranks)] if ranks else []
+    near = [(one.rank, one.near, one.kind, f"{one.near_steps} of {one.steps}", size_text(one.headroom_hard_bytes), size_text(one.headroom_soft_bytes))
+            for one in overview.near_limit if one.kind]
+    parts += ["## Near the limit", _table(("rank", "class", "kind", "steps near", "hard headroom", "soft headroom"), near)] if near else []
+    died = [(_or_dash(one.rank), size_text(one.numbers.get("requested_bytes")), size_text(one.numbers.get("free_bytes")),
+             size_text(one.numbers.get("capacity_bytes")), one.case, _escaped(str(one.source))) for one in overview.ooms]
+    parts += ["## Out of memory", _table(("rank", "requested", "free", "capacity", "case", "read at"), died)] if died else []
     parts += ["## Not measurable", "\n".join(f"- {name}: {_escaped(reason)}" for name, reason in overview.not_measurable.items())]
     return "\n\n".join(part for part in parts if part) + "\n"
 

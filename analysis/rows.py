@@ -135,7 +135,8 @@ class Rank:
     @property
     def name(self) -> str:
         """`rank 12 (stage 3)`, or what the artifact says instead."""
-        who = f"rank {self.rank}" if self.rank is not None else f"an unnamed rank ({self.rank_label})"
+        unnamed = "a rank that is not named" if self.rank_label in (None, "not told") else f"an unnamed rank ({self.rank_label})"
+        who = unnamed if self.rank is None else f"rank {self.rank}"
         return who if self.stage is None else f"{who} (stage {self.stage})"
 
 

@@ -1,0 +1,248 @@
+"""The lake: one Delta table for each table of `ingest.tables`, below one root (a folder or an object store's address).
+
+How a batch becomes visible, all of it or nothing, however many hosts write and whenever one of them dies:
+
+1. The data tables are written first, one commit a table, carrying one Delta application transaction a piece
+   (`app_id` = source, `<source>#tail` for an open end; `version` = last byte). The handle that commits is asked first: a piece
+   whose transaction is there already has its rows there (another host, or a run of ours that died here), they are not written again.
+2. `artifacts` is written last. It accepts a piece only where the source still stands at the byte from which it was read; a
+   source that someone took further meanwhile is left out and reported, to be planned again.
+3. Readers count a row only if its `artifact` is a visible row of `artifacts`: `closed`, or the `tail` whose start is the largest
+   closed end of its source and whose end is the source's largest end. What step 1 left without step 2 is in no answer.
+
+An artifact's name holds a hash of the piece's content, so that rows left by a run that died are never taken for those of other bytes.
+Not "check, then append": two hosts that both see nothing would both append.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from ingest.errors import LedgerError
+from ingest.parsers.base import Row
+from ingest.tables import BY_NAME, arrow_schema
+
+PARTITION = ["month", "cluster"]
+_TRIES = 60
+_ENDINGS = {"closed": "", "tail": "#tail", "quarantined": "#quarantined"}
+
+
+def default_root() -> str:
+    """`HBMLEDGER_LAKE`, else `./lake`."""
+    return os.environ.get("HBMLEDGER_LAKE") or "./lake"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the lake knows of one source file. `closed_bytes` is None where no piece is closed yet; `size_bytes` includes the open end."""
+
+    source: str
+    path: str
+    run: str
+    cluster: str
+    prefix_bytes: int
+    prefix_hash: str
+    closed_bytes: int | None
+    size_bytes: int
+    parser: str | None
+    parser_state: str | None
+    seam_bytes: int
+    seam_hash: str | None
+    quarantined: bool
+
+
+@dataclass(slots=True)
+class Batch:
+    """Pieces to commit at once: rows of `artifacts`, rows of the other tables, and where each source stood when it was planned."""
+
+    artifacts: list[Row] = field(default_factory=list)
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    expected: dict[str, int | None] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return int(sum(part.nbytes for parts in self.tables.values() for part in parts)) + 1000 * len(self.artifacts)
+
+
+class Lake:
+    """The tables below one root."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = str(root)
+
+    def exists(self) -> bool:
+        """Whether anything was ever ingested here."""
+        return self._open("artifacts") is not None
+
+    def create(self) -> None:
+        """Make the lake where it is not there yet. Raises `LedgerError` where the place cannot be written."""
+        try:
+            if "://" not in self.root:
+                Path(self.root).mkdir(parents=True, exist_ok=True)
+            self._opened("artifacts")
+        except (OSError, DeltaError) as error:
+            raise LedgerError(f"the lake cannot be written: {error}", where=self.root, todo="name another place with --lake DIR") from error
+
+    def uris(self, table: str) -> list[str]:
+        """Parquet files of the newest version of a table; none where it does not exist yet."""
+        handle = self._open(table)
+        return [] if handle is None else list(handle.file_uris())
+
+    def version(self) -> str:
+        """Changes with every commit that readers can see; `none` where there is no lake."""
+        handle = self._open("artifacts")
+        return "none" if handle is None else f"{handle.metadata().id}@{handle.version()}"
+
+    def sources(self) -> list[Source]:
+        """Every source known, with where it stands."""
+        handle = self._open("artifacts")
+        return [] if handle is None else _sources(handle)
+
+    def commit(self, batch: Batch) -> set[str]:
+        """Write a batch; the sources left out because another writer took them further are returned."""
+        self.create()
+        left_out = self._ahead(self._opened("artifacts"), batch.artifacts, batch.expected)
+        pieces = [piece for piece in batch.artifacts if piece["source"] not in left_out]
+        for name, parts in batch.tables.items():
+            self._append_rows(name, pa.concat_tables(parts), pieces)
+        return left_out | self._append_artifacts(pieces, batch.expected)
+
+    def _append_rows(self, name: str, rows: pa.Table, pieces: Sequence[Row]) -> None:
+        """Step 1 for one table."""
+        rows = rows.filter(pc.is_in(rows["artifact"], pa.array([piece["artifact"] for piece in pieces], pa.string())))
+        here = set(pc.unique(rows["artifact"]).to_pylist())
+        pieces = [piece for piece in pieces if piece["artifact"] in here]
+        for attempt in range(_TRIES):
+            handle = self._opened(name)
+            reached = {piece["artifact"] for piece in pieces if _version(handle, piece) >= piece["end_bytes"]}
+            written = _present(handle, reached)
+            todo = rows.filter(pc.invert(pc.is_in(rows["artifact"], pa.array(sorted(written), pa.string())))) if written else rows
+            if not todo.num_rows:
+                return
+            fresh = [piece for piece in pieces if piece["artifact"] not in reached]
+            if _write(handle, todo, fresh, attempt):
+                return
+        raise _busy(self.root)
+
+    def _append_artifacts(self, pieces: Sequence[Row], expected: dict[str, int | None]) -> set[str]:
+        """Step 2: the pieces whose source stands where it stood; the other sources are returned."""
+        left_out: set[str] = set()
+        for attempt in range(_TRIES):
+            handle = self._opened("artifacts")
+            left_out |= self._ahead(handle, pieces, expected)
+            todo = [piece for piece in pieces if piece["source"] not in left_out and _version(handle, piece) < piece["end_bytes"]]
+            if not todo or _write(handle, pa.Table.from_pylist(todo, schema=arrow_schema("artifacts")), todo, attempt):
+                return left_out
+        raise _busy(self.root)
+
+    @staticmethod
+    def _ahead(handle: DeltaTable, pieces: Iterable[Row], expected: dict[str, int | None]) -> set[str]:
+        """Sources that no longer stand where they were read from."""
+        sources = {piece["source"] for piece in pieces}
+        return {source for source in sources if handle.transaction_version(source) != expected.get(source)}
+
+    def _address(self, table: str) -> str:
+        return f"{self.root.rstrip('/')}/{table}"
+
+    def _open(self, table: str) -> DeltaTable | None:
+        try:
+            return DeltaTable(self._address(table))
+        except TableNotFoundError:
+            return None
+        except DeltaError as error:
+            raise LedgerError(f"the table {table} cannot be opened: {error}", where=self.root, todo="is this a lake of hbmledger?") from error
+
+    def _opened(self, table: str) -> DeltaTable:
+        """Open a table, made where it is not there; another host may make it at the same moment."""
+        for _ in range(_TRIES):
+            if handle := self._open(table):
+                return handle
+            try:
+                DeltaTable.create(
+                    self._address(table), schema=arrow_schema(table), mode="ignore", partition_by=PARTITION, description=BY_NAME[table].grain
+                )
+            except DeltaError:
+                time.sleep(random.uniform(0.01, 0.05))
+        raise LedgerError(f"the table {table} cannot be made", where=self.root, todo="check that the place can be written")
+
+
+def _write(handle: DeltaTable, rows: pa.Table, pieces: Sequence[Row], attempt: int) -> bool:
+    """One commit with a transaction a piece; False where another writer came first, to look again."""
+    reached: dict[str, int] = {}
+    for piece in pieces:
+        reached[_app_id(piece)] = max(piece["end_bytes"], reached.get(_app_id(piece), 0))
+    transactions = [Transaction(app_id, version) for app_id, version in reached.items()]
+    known = {column.name for column in handle.schema().fields}
+    try:
+        write_deltalake(
+            handle, rows, mode="append", commit_properties=CommitProperties(app_transactions=transactions),
+            schema_mode=None if known.issuperset(rows.column_names) else "merge",
+        )
+    except CommitFailedError:
+        time.sleep(random.uniform(0.0, min(0.02 * 2**attempt, 1.0)))
+        return False
+    except OSError as error:
+        raise LedgerError(f"the lake cannot be written: {error}", where=handle.table_uri, todo="check space and permissions") from error
+    return True
+
+
+def _app_id(piece: Row) -> str:
+    return f"{piece['source']}{_ENDINGS[piece['status']]}"
+
+
+def _version(handle: DeltaTable, piece: Row) -> int:
+    version = handle.transaction_version(_app_id(piece))
+    return -1 if version is None else int(version)
+
+
+def _present(handle: DeltaTable, artifacts: set[str]) -> set[str]:
+    """Which of these pieces have rows in a table: asked only where a transaction says that some may."""
+    if not artifacts:
+        return set()
+    wanted = pc.field("artifact").isin(sorted(artifacts))
+    found = handle.to_pyarrow_dataset().to_table(columns=["artifact"], filter=wanted)
+    return set(pc.unique(found["artifact"]).to_pylist())
+
+
+def _busy(root: str) -> LedgerError:
+    return LedgerError("other writers kept coming first", where=root, todo="run the same command again")
+
+
+def _sources(handle: DeltaTable) -> list[Source]:
+    """Fold the pieces of each source: its path and run are those of its newest piece, its prefix the longest seen."""
+    columns = [
+        "source", "path", "run", "cluster", "prefix_bytes", "prefix_hash", "end_bytes", "status", "state", "parser", "ingested_at",
+    ]
+    pieces: dict[str, list[dict[str, Any]]] = {}
+    for piece in handle.to_pyarrow_table(columns=columns).sort_by("ingested_at").to_pylist():
+        pieces.setdefault(piece["source"], []).append(piece)
+    return [_folded(of_source) for of_source in pieces.values()]
+
+
+def _folded(pieces: list[dict[str, Any]]) -> Source:
+    first, newest = pieces[0], pieces[-1]
+    prefix = max(pieces, key=lambda piece: piece["prefix_bytes"] or 0)
+    read = [piece for piece in pieces if piece["status"] != "quarantined"]
+    closed = max((piece for piece in read if piece["status"] == "closed"), key=lambda piece: piece["end_bytes"], default=None)
+    state = json.loads(closed["state"] or "{}") if closed else {}
+    return Source(
+        source=first["source"], path=newest["path"], run=first["run"], cluster=first["cluster"],
+        prefix_bytes=prefix["prefix_bytes"] or 0, prefix_hash=prefix["prefix_hash"] or "",
+        closed_bytes=closed["end_bytes"] if closed else None, size_bytes=max((piece["end_bytes"] for piece in read), default=0),
+        parser=read[-1]["parser"] if read else None, parser_state=state.get("parser"),
+        seam_bytes=state.get("seam_bytes", 0), seam_hash=state.get("seam_hash"),
+        quarantined=newest["status"] == "quarantined",
+    )

@@ -1,0 +1,184 @@
+"""Ingest paths into a lake: plan, parse in worker processes, commit in batches, and say what happened.
+
+Everything that fits is one batch, so that ten thousand small files cost one commit a table; big inputs are committed whenever enough
+rows wait, so that memory stays bounded and a run that is stopped has lost little. A source that another host took further
+meanwhile is planned again. Nothing here needs a lock: the lake's transactions decide.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ingest.errors import OK, QUARANTINED, LedgerError
+from ingest.lake import Batch, Lake
+from ingest.planning import Job, Plan, files_of, look, plan
+from ingest.sources import Found, Known
+from ingest.units import Outcome, Place
+from ingest.workers import read_units, units_of
+
+Progress = Callable[[str, int, int, str], None]
+"""stage (`look`, `read`, `commit`), bytes done, bytes in all (0: not known yet), path."""
+
+BATCH_BYTES = 192 * 1024 * 1024
+"""A batch is committed when this much of Arrow memory waits."""
+
+_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an ingest did. `problems` are inputs quarantined or read in part, `notes` need no action; both as (path, sentence)."""
+
+    files_seen: int
+    files_new: int
+    files_grown: int
+    files_unchanged: int
+    files_quarantined: int
+    files_unknown: int
+    rows: dict[str, int]
+    rejects: int
+    runs: tuple[str, ...]
+    read_bytes: int
+    seconds: float
+    problems: tuple[tuple[str, str], ...]
+    notes: tuple[tuple[str, str], ...]
+    cancelled: bool
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 3 where some inputs were quarantined."""
+        return QUARANTINED if self.problems else OK
+
+
+def ingest(
+    paths: Iterable[str | Path], lake: Lake | str | Path, run: str | None = None, cluster: str | None = None, workers: int | None = None,
+    progress: Progress | None = None, cancelled: Callable[[], bool] | None = None,
+) -> Summary:
+    """Read files, folders and archives into the lake; what is known already is not read again.
+
+    `run` names the run of all new files (default: from their paths, `ingest.naming`), `cluster` the partition (default `default`).
+    Raises `LedgerError` for a path that is not there, a bad name or a lake that cannot be written; bad inputs are in the summary instead.
+    """
+    _check_names(run, cluster)
+    lake = lake if isinstance(lake, Lake) else Lake(lake)
+    files = files_of(paths, lake.root)
+    lake.create()
+    place = Place(datetime.now(UTC).strftime("%Y-%m"), cluster or "default")
+    return _Ingest(lake, run, place, workers or min(os.cpu_count() or 1, 8), progress or _silent, cancelled or _never).run(files)
+
+
+def _check_names(run: str | None, cluster: str | None) -> None:
+    if run is not None and not re.fullmatch(r"[^\x00-\x1f\ud800-\udfff]{1,200}", run):
+        raise LedgerError("a run's name has 1 to 200 printable characters", where=repr(run), todo="give another --run")
+    if cluster is not None and not re.fullmatch(r"[\w.@-]{1,100}", cluster):
+        raise LedgerError("a cluster's name has letters, digits, `.`, `_`, `-` and `@` only", where=repr(cluster), todo="give another --cluster")
+
+
+def _silent(stage: str, done: int, total: int, path: str) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
+class _Ingest:
+    """One ingest under way."""
+
+    def __init__(self, lake: Lake, run: str | None, place: Place, workers: int, progress: Progress, cancelled: Callable[[], bool]) -> None:
+        self._lake, self._run, self._place, self._workers = lake, run, place, workers
+        self._progress, self._cancelled = progress, cancelled
+        self._began = time.monotonic()
+        self._batch = Batch()
+        self._rows: Counter[str] = Counter()
+        self._states: dict[str, str] = {}
+        self._runs: set[str] = set()
+        self._problems: dict[str, str] = {}
+        self._unknown: set[str] = set()
+        self._read_bytes = 0
+
+    def run(self, files: Sequence[Found]) -> Summary:
+        """Plan, read and commit, again for the sources that another writer took further meanwhile."""
+        first: Plan | None = None
+        for _ in range(_ROUNDS):
+            planned = self._plan(files)
+            first = first or planned
+            left_out = self._read(planned.jobs)
+            files = [file for file in files if file.file in {job.file for job in planned.jobs if job.source in left_out}]
+            if not files or self._cancelled():
+                break
+        return self._summary(first or Plan())
+
+    def _plan(self, files: Sequence[Found]) -> Plan:
+        known = Known(self._lake.sources())
+        looked = 0
+
+        def progress(count: int, path: str) -> None:
+            nonlocal looked
+            looked += count
+            self._progress("look", looked, 0, path)
+
+        planned = plan(look(files, known, self._workers, progress, self._cancelled), known, self._run)
+        self._problems.update(planned.problems)
+        return planned
+
+    def _read(self, jobs: Sequence[Job]) -> set[str]:
+        """Read the jobs and commit what they give; sources left out by the lake are returned."""
+        by_source = {job.source: job for job in jobs}
+        total = sum(job.size_bytes - job.start for job in jobs)
+        left_out: set[str] = set()
+        done = 0
+        for outcome in read_units(units_of(jobs), self._place, self._workers, self._cancelled):
+            done += outcome.read_bytes
+            self._take(outcome)
+            self._progress("read", min(done, total), total, outcome.artifacts[-1]["path"] if outcome.artifacts else "")
+            if self._batch.nbytes >= BATCH_BYTES:
+                left_out |= self._commit(by_source)
+        return left_out | self._commit(by_source)
+
+    def _take(self, outcome: Outcome) -> None:
+        self._batch.artifacts += outcome.artifacts
+        for table, parts in outcome.tables.items():
+            self._batch.tables.setdefault(table, []).extend(parts)
+        for source, expected in outcome.expected.items():
+            self._batch.expected.setdefault(source, expected)
+        self._problems.update(outcome.problems)
+        self._unknown.update(outcome.unknown)
+        self._read_bytes += outcome.read_bytes
+
+    def _commit(self, jobs: dict[str, Job]) -> set[str]:
+        batch, self._batch = self._batch, Batch()
+        if not batch.artifacts or self._cancelled():
+            return set()
+        self._progress("commit", 0, batch.nbytes, "")
+        left_out = self._lake.commit(batch)
+        for piece in batch.artifacts:
+            if piece["source"] not in left_out:
+                grown = "grown" if jobs[piece["source"]].grown else "new"
+                self._states[piece["source"]] = "quarantined" if piece["status"] == "quarantined" else grown
+                self._runs.add(piece["run"])
+        ours = {piece["artifact"] for piece in batch.artifacts if piece["source"] not in left_out}
+        for table, parts in batch.tables.items():
+            self._rows[table] += sum(_count(part["artifact"].value_counts().to_pylist(), ours) for part in parts)
+        return left_out
+
+    def _summary(self, planned: Plan) -> Summary:
+        states = Counter(self._states.values())
+        rows = {table: count for table, count in sorted(self._rows.items()) if count and table != "rejects"}
+        return Summary(
+            files_seen=planned.seen, files_new=states["new"], files_grown=states["grown"], files_unchanged=planned.unchanged,
+            files_quarantined=states["quarantined"], files_unknown=len(self._unknown), rows=rows, rejects=self._rows["rejects"],
+            runs=tuple(sorted(self._runs)), read_bytes=self._read_bytes, seconds=time.monotonic() - self._began,
+            problems=tuple(sorted(self._problems.items())), notes=tuple(planned.notes), cancelled=self._cancelled(),
+        )
+
+
+def _count(counts: list[dict[str, str | int]], ours: set[str]) -> int:
+    return sum(int(entry["counts"]) for entry in counts if entry["values"] in ours)

@@ -1,0 +1,183 @@
+"""Which source an artifact is: new, known and unchanged, grown, moved, or a copy of another.
+
+A source is named by `hash(absolute path, generation)`; the generation counts the files that stood at that path before and whose first bytes
+no longer match (replaced, or cut and written again). So two hosts that see a shared folder for the first time give the same
+names, and the lake's transactions make one of them win. What a file is told by:
+
+* its prefix: the first min(size, 64 KiB), the longest seen so far;
+* the seam: up to 4 KiB before the byte where reading ended, so that a file that was rewritten behind an equal head is not read on from its middle;
+* for a path never seen: size, prefix and last 4 KiB equal those of a known file and the names prove no different ranks: a copy;
+  or it continues a known file whose path is gone or holds something else now: moved or rotated (also when compressed since).
+
+Not the modification time or the inode: copies, rotation and object stores keep neither.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import BinaryIO
+
+from ingest.artifacts import HEAD_BYTES, damage, open_stream
+from ingest.errors import LedgerError
+from ingest.lake import Source
+from ingest.naming import base_name, same_place
+
+SEAM_BYTES = 4096
+_READ_BYTES = 1024 * 1024
+_TELLING_BYTES = 1024  # a moved file is recognised by a prefix of at least this
+
+Window = tuple[int, int]
+"""First byte and byte after the last, of the decompressed source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One artifact as it lies there. `problem` with `readable` False: quarantined; with True: read as far as it goes."""
+
+    path: str
+    file: str
+    root: str | None
+    member: str | None = None
+    size_bytes: int = 0
+    prefix_bytes: int = 0
+    prefix_hash: str = ""
+    last_hash: str = ""
+    checks: dict[Window, str] = field(default_factory=dict)
+    problem: str | None = None
+    readable: bool = True
+
+
+def content_hash(data: bytes) -> str:
+    """BLAKE2b, 16 bytes, hexadecimal."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def source_id(path: str, generation: int) -> str:
+    """Name of the source that is the `generation`-th file at a logical path."""
+    return blake2b(f"{absolute(path)}\0{generation}".encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+
+
+def absolute(path: str) -> str:
+    """Absolute logical path; links are kept, because each host may reach a shared folder by its own."""
+    return os.path.abspath(path)
+
+
+def windows_of(source: Source) -> list[Window]:
+    """What must hold the same bytes for a file to be this source."""
+    wanted = [(0, source.prefix_bytes)]
+    if source.closed_bytes and source.seam_bytes:
+        wanted.append((source.closed_bytes - source.seam_bytes, source.closed_bytes))
+    return wanted
+
+
+def examine(found: Found, stream: BinaryIO, wanted: Iterable[Window]) -> Found:
+    """Size, prefix, end and the `wanted` windows of a stream: by seeking in plain files, else in one bounded pass."""
+    windows = set(wanted) | {(0, HEAD_BYTES)}
+    size, pieces, last = _by_seeking(stream, windows) if stream.seekable() else _by_reading(stream, windows)
+    head = pieces[0, HEAD_BYTES]
+    return Found(
+        found.path, found.file, found.root, found.member, size, len(head), content_hash(head), content_hash(last),
+        {window: content_hash(data) for window, data in pieces.items() if len(data) == window[1] - window[0]},
+        found.problem or damage(stream),
+    )
+
+
+def _by_seeking(stream: BinaryIO, windows: set[Window]) -> tuple[int, dict[Window, bytes], bytes]:
+    size = stream.seek(0, os.SEEK_END)
+    return size, {window: _read(stream, *window) for window in windows}, _read(stream, max(size - SEAM_BYTES, 0), size)
+
+
+def _read(stream: BinaryIO, start: int, end: int) -> bytes:
+    stream.seek(start)
+    return stream.read(end - start)
+
+
+def _by_reading(stream: BinaryIO, windows: set[Window]) -> tuple[int, dict[Window, bytes], bytes]:
+    held: dict[Window, bytes] = dict.fromkeys(windows, b"")
+    position, last = 0, b""
+    while chunk := stream.read(_READ_BYTES):
+        for start, end in windows:
+            if start < position + len(chunk) and end > position:
+                held[start, end] += chunk[max(start - position, 0) : end - position]
+        position += len(chunk)
+        last = (last + chunk)[-SEAM_BYTES:]
+    return position, held, last
+
+
+class Known:
+    """The lake's sources, found by path, by content, by prefix."""
+
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self.by_id = {source.source: source for source in sources}
+        self._by_content: dict[tuple[int, str], list[Source]] = {}
+        self._by_prefix: dict[str, list[Source]] = {}
+        self._by_base: dict[str, list[Source]] = {}
+        self._standing: dict[str, bool] = {}
+        for source in self.by_id.values():
+            self._by_content.setdefault((source.size_bytes, source.prefix_hash), []).append(source)
+            if source.prefix_bytes == HEAD_BYTES:
+                self._by_prefix.setdefault(source.prefix_hash, []).append(source)
+            else:
+                self._by_base.setdefault(base_name(source.path), []).append(source)
+
+    def at(self, path: str) -> list[Source]:
+        """The generations of a path, oldest first."""
+        generations: list[Source] = []
+        while (source := self.by_id.get(source_id(path, len(generations)))) is not None:
+            generations.append(source)
+        return generations
+
+    def identify(self, found: Found) -> Source | str:
+        """The known source this is, or the name of a new one."""
+        generations = self.at(found.path)
+        for source in reversed(generations):
+            if _holds(found, source):
+                return source
+        return self._copy(found) or self._moved(found) or source_id(found.path, len(generations))
+
+    def _copy(self, found: Found) -> Source | None:
+        for source in self._by_content.get((found.size_bytes, found.prefix_hash), ()):
+            if found.size_bytes and same_place(found.path, source.path) and _holds(found, source):
+                return source
+        return None
+
+    def _moved(self, found: Found) -> Source | None:
+        """A known source this file continues, where what the lake knows it by no longer stands at its path."""
+        same_name = [source for source in self._by_base.get(base_name(found.path), ()) if _TELLING_BYTES <= source.prefix_bytes < found.size_bytes]
+        for source in self._by_prefix.get(found.prefix_hash, []) + same_name:
+            continues = found.size_bytes >= source.size_bytes and same_place(found.path, source.path) and _holds(found, source)
+            if continues and not self._stands(source):
+                return source
+        return None
+
+    def _stands(self, source: Source) -> bool:
+        if source.source not in self._standing:
+            archive, _, member = source.path.partition("!")
+            stands = os.path.exists(archive) if member else _holds(_look(Found(source.path, source.path, None), ()), source)
+            self._standing[source.source] = stands
+        return self._standing[source.source]
+
+
+def _holds(found: Found, source: Source) -> bool:
+    """Whether the bytes that the source is known by are there; an empty file says nothing yet, a shorter one holds by its prefix."""
+    if not found.readable or source.prefix_bytes > max(found.size_bytes, 0):
+        return found.readable and not found.size_bytes
+    wanted = [window for window in windows_of(source) if window[1] <= found.size_bytes]
+    checks = {(0, found.prefix_bytes): found.prefix_hash, (0, 0): "", **found.checks}
+    if found.member is None and not checks.keys() >= set(wanted):
+        checks |= _look(found, wanted).checks
+    prefix, *seam = wanted
+    same_head = not source.prefix_bytes or checks.get(prefix) == source.prefix_hash
+    return same_head and all(checks.get(window, source.seam_hash) == source.seam_hash for window in seam)
+
+
+def _look(found: Found, wanted: Iterable[Window]) -> Found:
+    """Examine a file outside the plan; one that cannot be read holds nothing."""
+    try:
+        with open_stream(found.file) as stream:
+            return examine(found, stream, wanted)
+    except (LedgerError, OSError):
+        return replace(found, readable=False)

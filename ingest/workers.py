@@ -1,0 +1,109 @@
+"""Units of work on worker processes, or in this one where there is little to do.
+
+Few units are under way at once, so that finished ones do not pile up in memory. A worker that the system kills breaks its whole
+pool: what was under way is then read again file by file, each alone, and the file that kills its worker a second time is quarantined.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+
+from ingest.planning import Job
+from ingest.units import Outcome, Place, read_unit
+
+Unit = Sequence[Job]
+
+_UNIT_FILES, _UNIT_BYTES = 64, 8 * 1024 * 1024
+_INLINE_FILES = 256
+_KILLED = "the process that read it was ended by the system (out of memory?)"
+
+
+def units_of(jobs: Sequence[Job]) -> list[Unit]:
+    """Small files together, big ones alone, the members of one archive together; the biggest first."""
+    archives: dict[str, list[Job]] = {}
+    units: list[Unit] = []
+    small: list[Job] = []
+    for job in jobs:
+        if job.member is not None:
+            archives.setdefault(job.file, []).append(job)
+        elif job.size_bytes >= _UNIT_BYTES:
+            units.append([job])
+        else:
+            small.append(job)
+            if len(small) >= _UNIT_FILES or _bytes(small) >= _UNIT_BYTES:
+                units.append(small)
+                small = []
+    units += [*archives.values(), *([small] if small else [])]
+    return sorted(units, key=_bytes, reverse=True)
+
+
+def read_units(units: Sequence[Unit], place: Place, workers: int, cancelled: Callable[[], bool]) -> Iterator[Outcome]:
+    """The outcome of every unit as it comes; what a unit leaves goes on before others begin. Stops between units when cancelled."""
+    little = sum(map(_bytes, units)) < _UNIT_BYTES and sum(map(len, units)) < _INLINE_FILES
+    waiting = deque(units)
+    if workers <= 1 or little:
+        while waiting and not cancelled():
+            outcome = read_unit(waiting.popleft(), place)
+            _put_back(waiting, outcome)
+            yield outcome
+        return
+    suspects: list[Job] = []
+    while waiting and not cancelled():
+        yield from _pooled(waiting, place, workers, cancelled, suspects)
+        for job in suspects:
+            yield _alone(job, place)
+        suspects.clear()
+
+
+def _pooled(waiting: deque[Unit], place: Place, workers: int, cancelled: Callable[[], bool], suspects: list[Job]) -> Iterator[Outcome]:
+    """Read until nothing waits or the pool breaks; the jobs under way then are `suspects`."""
+    running: dict[Future[Outcome], Unit] = {}
+    pool = _pool(workers)
+    try:
+        while (waiting or running) and not cancelled():
+            while waiting and len(running) < 2 * workers:
+                unit = waiting.popleft()
+                running[pool.submit(read_unit, unit, place)] = unit
+            done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+            for future in done:
+                outcome = future.result()
+                del running[future]
+                _put_back(waiting, outcome)
+                yield outcome
+    except BrokenProcessPool:
+        suspects += [job for unit in running.values() for job in unit]
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _alone(job: Job, place: Place) -> Outcome:
+    """One job in a process of its own; quarantined where it kills that too."""
+    with _pool(1) as pool:
+        try:
+            return pool.submit(read_unit, [job], place).result()
+        except BrokenProcessPool:
+            outcome = read_unit([replace(job, problem=_KILLED)], place)
+            outcome.problems.append((job.path, _KILLED))
+            return outcome
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    """Workers started clean: a fork of a process with threads (a web server, DuckDB) may hang."""
+    context = multiprocessing.get_context("forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn")
+    if context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(["ingest.units"])
+    return ProcessPoolExecutor(workers, mp_context=context)
+
+
+def _put_back(waiting: deque[Unit], outcome: Outcome) -> None:
+    if outcome.remaining:
+        waiting.appendleft(outcome.remaining)
+
+
+def _bytes(jobs: Unit) -> int:
+    return sum(job.size_bytes - job.start for job in jobs)

@@ -147,7 +147,7 @@ def test_a_crash_between_two_tables_is_made_good_by_the_next_run(
     from ingest import lake as module
     write = module._write
 
-    def crash(handle, rows, pieces, attempt):  # noqa: ANN202
+    def crash(handle, rows, pieces, attempt):
         if handle.table_uri.rstrip("/").endswith(f"/{table}"):
             if not before:
                 write(handle, rows, pieces, attempt)

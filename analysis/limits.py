@@ -92,14 +92,14 @@ def _by_maximum(rank: Rank, steps_covered: int | None) -> Near:
 
 
 def _without_outside(rank: Rank) -> Near:
-    least = with_least_outside(rank)
+    least = _with_least_outside(rank)
     if _kind(least, least.peak_bytes, least.max_reserved_bytes, touched=False):
         kind = _kind(least, least.peak_bytes, least.max_reserved_bytes, touched=False)
         return _near(rank, "insufficient", kind, 1, 1, None, None, "near even if only 0.5 GiB lie outside torch")
     return _undetermined(rank, "what lies outside torch is in no artifact: run with --log-device-memory-used")
 
 
-def with_least_outside(rank: Rank) -> Rank:
+def _with_least_outside(rank: Rank) -> Rank:
     """The rank as if only the least there can be lay outside torch: an upper bound of its headroom."""
     capacity = Capacity(rank.capacity_bytes or 0, rank.capacity_source or "")
     return with_capacity(replace(rank, outside_bytes=LEAST_OUTSIDE_BYTES), capacity)

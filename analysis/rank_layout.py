@@ -34,11 +34,16 @@ def rank_layout(connection: duckdb.DuckDBPyConnection) -> pa.Table:
     seen: dict[tuple[str, int], list[int]] = defaultdict(list)
     for run, run_index, rank in connection.execute(f"{_ranks_seen()} ORDER BY 1, 2, 3").fetchall():
         seen[run, run_index].append(rank)
-    rows: list[dict[str, Any]] = []
+    places: dict[ParallelSizes, dict[int, tuple[int, ...]]] = defaultdict(dict)
+    rows: list[tuple[Any, ...]] = []
     for (run, run_index), sizes in _all_sizes(connection).items():
         if isinstance(sizes, ParallelSizes):
-            rows += [_placed(run, run_index, rank, sizes) for rank in seen[run, run_index] if 0 <= rank < sizes.world_size]
-    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+            known = places[sizes]
+            for rank in seen[run, run_index]:
+                if 0 <= rank < sizes.world_size:
+                    rows.append((run, run_index, *(known.get(rank) or known.setdefault(rank, _placed(rank, sizes)))))
+    columns = zip(*rows, strict=True) if rows else [()] * len(_SCHEMA)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)
 
 
 def sizes_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> ParallelSizes | str:
@@ -50,9 +55,9 @@ def _ranks_seen() -> str:
     return " UNION ".join(f"SELECT run, run_index, rank FROM {table} WHERE rank IS NOT NULL" for table in RANK_TABLES)
 
 
-def _placed(run: str, run_index: int, rank: int, sizes: ParallelSizes) -> dict[str, Any]:
+def _placed(rank: int, sizes: ParallelSizes) -> tuple[int, ...]:
     at = coordinates(rank, sizes)
-    return {"run": run, "run_index": run_index, "rank": rank, "tp": at.tp, "cp": at.cp, "ep": at.ep, "etp": at.etp, "dp": at.dp, "pp": at.pp}
+    return rank, at.tp, at.cp, at.ep, at.etp, at.dp, at.pp
 
 
 def _all_sizes(connection: duckdb.DuckDBPyConnection, run: str | None = None) -> dict[tuple[str, int], ParallelSizes | str]:

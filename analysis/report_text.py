@@ -166,12 +166,12 @@ def _rest(overview: Overview) -> Iterator[str]:
 
 
 def _memory_table(first: str, rows: Sequence[tuple[str, str, Rank | Stage]], second: str = "ranks") -> Iterator[str]:
-    """A table of the columns that any row has."""
+    """A table of the columns that any row has; `left <` is the bound that stands where nothing outside torch is known."""
     columns = [(head, name) for head, name in (
-        ("alloc", "allocated_bytes"), ("peak", "max_allocated_bytes"), ("reserved", "reserved_bytes"), ("max resv", "max_reserved_bytes"),
+        ("alloc", "allocated_bytes"), ("peak", "max_allocated_bytes"), ("reserved", "max_reserved_bytes"),
         ("dev used", "device_used_bytes"), ("outside", "outside_bytes"), ("soft left", "soft_headroom_bytes"), ("hard left", "hard_headroom_bytes"))
         if any(getattr(row, name) is not None for _, _, row in rows)]
-    if not any(head == "soft left" for head, _ in columns) and any(row.headroom_bound_bytes is not None for _, _, row in rows):
+    if any(row.headroom_bound_bytes is not None and row.soft_headroom_bytes is None for _, _, row in rows):
         columns.append(("left <", "headroom_bound_bytes"))
     width = max(len(first), *(len(label) for label, _, _ in rows))
     yield f"  {first:>{width}} {second:>6}" + "".join(f"{head:>10}" for head, _ in columns)

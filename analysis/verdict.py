@@ -1,14 +1,14 @@
 """The one sentence of an overview: which rank came closest to its limit, or why that cannot be said.
 
-An out-of-memory error comes first; then the smallest soft headroom; where nothing outside torch was measured, the bound that is left; where
-no capacity is known, the fullest rank. The sentence never says more than the evidence beside it.
+An out-of-memory error comes first; then the smallest soft headroom; a rank of which nothing outside torch is known, if the
+bound of what is left to it is smaller still; where no capacity is known, the fullest rank. The sentence never says more than the evidence beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.limits import with_least_outside
+from analysis.limits import LEAST_OUTSIDE_BYTES
 from analysis.rows import Coverage, Device, Level, Near, Oom, Rank, Source, Verdict
 
 GIB = 2**30
@@ -31,11 +31,13 @@ def verdict(ranks: Sequence[Rank], near: Sequence[Near], ooms: Sequence[Oom], co
     if ooms:
         return _died(ooms)
     known = [rank for rank in ranks if rank.soft_headroom_bytes is not None]
-    bounded = [rank for rank in ranks if rank.headroom_bound_bytes is not None]
-    if known:
-        return _closest(min(known, key=lambda rank: rank.soft_headroom_bytes or 0), near, coverage, unknown=len(ranks) - len(known))
-    if bounded:
-        return _bounded(min(bounded, key=lambda rank: rank.headroom_bound_bytes or 0), near)
+    bounded = [rank for rank in ranks if rank.headroom_bound_bytes is not None and rank.soft_headroom_bytes is None]
+    closest = min(known, key=lambda rank: rank.soft_headroom_bytes or 0, default=None)
+    bound = min(bounded, key=lambda rank: rank.headroom_bound_bytes or 0, default=None)
+    if closest and not (bound and _left_at_most(bound) < (closest.soft_headroom_bytes or 0)):
+        return _closest(closest, near, coverage, unknown=len(ranks) - len(known))
+    if bound:
+        return _bounded(bound, near)
     return _fullest(ranks) if ranks else _device(devices)
 
 
@@ -83,6 +85,10 @@ def _closest(rank: Rank, near: Sequence[Near], coverage: Coverage, *, unknown: i
     return Verdict(level, sentence + ".", _places(rank))
 
 
+def _left_at_most(rank: Rank) -> int:
+    return (rank.headroom_bound_bytes or 0) - LEAST_OUTSIDE_BYTES
+
+
 def _how_near(judged: Near | None) -> str:
     if judged is None or judged.kind is None:
         return ""
@@ -92,11 +98,10 @@ def _how_near(judged: Near | None) -> str:
 
 def _bounded(rank: Rank, near: Sequence[Near]) -> Verdict:
     judged = next((one for one in near if one.rank == rank.rank), None)
-    least = with_least_outside(rank)
     sentence = f"{_name(rank)} came closest: torch reserved {size_text(rank.max_reserved_bytes)} of {size_text(rank.capacity_bytes)}"
     if judged and judged.kind:
-        return Verdict("near", f"{sentence}, so at most {size_text(least.soft_headroom_bytes)} are left: near the limit.", _places(rank))
-    return Verdict("undetermined", f"{sentence}, so at most {size_text(least.soft_headroom_bytes)} are left; what lies outside torch is in no "
+        return Verdict("near", f"{sentence}, so at most {size_text(_left_at_most(rank))} are left: near the limit.", _places(rank))
+    return Verdict("undetermined", f"{sentence}, so at most {size_text(_left_at_most(rank))} are left; what lies outside torch is in no "
                    "artifact (run with --log-device-memory-used).", _places(rank))
 
 

@@ -49,6 +49,14 @@ def test_a_bound_is_said_where_nothing_outside_torch_was_measured():
     assert (near.verdict.level, near.near_limit[0].kind, near.near_limit[0].near) == ("near", "cache", "insufficient")
 
 
+def test_a_rank_whose_bound_is_below_every_known_headroom_is_named():
+    rows = dense_run()
+    rows["rank_memory"][0] |= {"reserved_bytes": 36 * GIB, "max_reserved_bytes": 36 * GIB}
+    found = of(rows, capacity=given_capacity("40GiB")).verdict
+    assert found.sentence.startswith("Rank 0 (stage 0) came closest: torch reserved 36.0 GiB of 40.0 GiB, so at most 3.50 GiB are left")
+    assert found.level == "undetermined"
+
+
 def test_first_and_last_stage_against_the_median_of_the_middle():
     found = of(dense_run())
     sized = {(one.which, one.measure): (one.surplus_bytes / GIB, one.surplus_ratio, one.middle_stages) for one in found.surpluses}

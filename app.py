@@ -4,11 +4,13 @@ Nothing runs on import: worker processes of an ingest load the main module again
 """
 
 if __name__ == "__main__":
+    from pathlib import Path
+
     import streamlit as st
 
-    from app_pages._shared import lake_root
+    from app_pages._shared import lake_root, safe
 
-    st.set_page_config(page_title="HBM Ledger", page_icon=":material/memory:", layout="wide")
+    st.set_page_config(page_title="HBM Ledger", page_icon=str(Path(__file__).with_name("app_pages") / "icon.svg"), layout="wide")
     page = st.navigation({
         "": [st.Page("app_pages/start.py", title="Start", icon=":material/upload_file:", default=True)],
         "Run": [
@@ -18,7 +20,5 @@ if __name__ == "__main__":
         ],
         "Lake": [st.Page("app_pages/sql.py", title="SQL", icon=":material/database:")],
     })
-    with st.sidebar:
-        st.caption("Lake")
-        st.code(lake_root(), language=None, wrap_lines=True)
+    st.sidebar.caption(f"Lake {safe(lake_root())}")
     page.run()

@@ -16,6 +16,7 @@ import streamlit as st
 from analysis.capacity import given_capacity
 from analysis.overview import overview
 from analysis.rows import Overview, Source
+from app_pages._upload import SPOOL
 from ingest.errors import LedgerError
 from ingest.lake import Lake, default_root
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     import duckdb
 
 GIB = 2**30
-SPOOL = "hbmledger-upload-"
-"""Prefix of the temporary folder that holds a session's uploads."""
-
 _SPOOLED = re.compile(rf"[^\s:]*{SPOOL}[^/\s]*/")
 _RUNS = """
 WITH rejected AS (
@@ -136,6 +134,11 @@ def told_errors() -> Iterator[None]:
 def safe(text: str) -> str:
     """Text of a file or user, harmless where Streamlit reads Markdown."""
     return re.sub(r"([\\`*_{}\[\]<>()#+\-.!|~$:&@^=])", r"\\\1", re.sub(r"\s+", " ", text))
+
+
+def section(text: str) -> None:
+    """A small heading inside a page; the words are ours, never a file's."""
+    st.markdown(f"##### {text}")
 
 
 def shown(path: str) -> str:

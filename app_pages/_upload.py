@@ -7,16 +7,21 @@ Uploads lie in a temporary folder that goes when their session goes, below a nam
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, BinaryIO, Protocol
 
 from ingest.errors import LedgerError
 from ingest.lake import Lake
+
+SPOOL = "hbmledger-upload-"
+"""Prefix of the temporary folder that holds a session's uploads."""
 
 PIECE_BYTES = 4 * 2**20
 _ENDINGS = re.compile(r"(?:\.(?:gz|zst|xz|bz2|zip|tar|tgz|log|txt|out|jsonl?|pickle))+$", re.IGNORECASE)
@@ -31,6 +36,14 @@ class Upload(Protocol):
         """The next bytes."""
 
 
+class Folder:
+    """A temporary folder that goes with the last session or job that holds it, or at exit."""
+
+    def __init__(self) -> None:
+        self.path = Path(mkdtemp(prefix=SPOOL))
+        self._end = weakref.finalize(self, shutil.rmtree, self.path, True)
+
+
 @dataclass
 class Job:
     """One ingest under way; `summary` or `error` tells how it ended, `folder` keeps the uploaded files until the session ends."""
@@ -38,7 +51,7 @@ class Job:
     paths: list[Path]
     lake: str
     run: str | None = None
-    folder: TemporaryDirectory[str] | None = None
+    folder: Folder | None = None
     stage: str = "waiting"
     done_bytes: int = 0
     total_bytes: int = 0

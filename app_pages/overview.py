@@ -11,7 +11,7 @@ from analysis.coverage import shown_ranks
 from analysis.rows import Overview, Rank, Stage
 from analysis.verdict import size_text
 from app_pages._origin import origin
-from app_pages._shared import chosen_overview, gib, place, safe
+from app_pages._shared import chosen_overview, gib, place, safe, section
 
 _SIZES = (("allocated_bytes", "allocated"), ("max_allocated_bytes", "peak allocated"), ("reserved_bytes", "reserved"),
           ("max_reserved_bytes", "max reserved"), ("device_used_bytes", "device used"), ("outside_bytes", "outside torch"),
@@ -67,10 +67,10 @@ def _pictures(found: Overview) -> None:
     left, right = st.columns([3, 2], gap="large")
     _, words = charts.heat_measure(found.ranks)
     with left:
-        st.subheader(f"Ranks by stage: {words}", anchor=False)
+        section(f"Ranks by stage: {words}")
         st.altair_chart(charts.heat_map(found.ranks, place), alt=f"Map of stage by rank, coloured by {words}")
     with right:
-        st.subheader("Stages, fullest rank", anchor=False)
+        section("Stages, fullest rank")
         st.altair_chart(charts.stage_bars(found.stages), alt="Bars of allocated, peak and reserved memory by stage")
 
 
@@ -125,7 +125,7 @@ def _words(measure: str) -> str:
 
 
 def _theory(found: Overview) -> None:
-    st.subheader("Printed theory", anchor=False)
+    section("Printed theory")
     theory = found.theory
     if theory is None:
         st.info(safe(found.not_measurable.get("theory", "no footprint was printed")), icon=":material/function:")
@@ -141,7 +141,7 @@ def _theory(found: Overview) -> None:
 
 
 def _branch(found: Overview) -> None:
-    st.subheader("Formula branch", anchor=False)
+    section("Formula branch")
     if found.branch is None:
         st.info("Nothing printed and no arguments: the branch cannot be told.", icon=":material/account_tree:")
         return
@@ -158,7 +158,7 @@ def _branch(found: Overview) -> None:
 def _ooms(found: Overview) -> None:
     if not found.ooms:
         return
-    st.subheader("Out of memory", anchor=False)
+    section("Out of memory")
     for one in found.ooms[:8]:
         who = f"rank {one.rank}" if one.rank is not None else one.rank_label or "rank not told"
         numbers = ", ".join(f"{name.removesuffix('_bytes').replace('_', ' ')} {size_text(size)}" for name, size in one.numbers.items())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import streamlit as st
 
 from analysis.verdict import size_text
-from app_pages._shared import SPOOL, attempts, lake_root, safe, shown, told_errors
-from app_pages._upload import Job, spool, under_root
+from app_pages._shared import attempts, lake_root, safe, section, shown, told_errors
+from app_pages._upload import Folder, Job, spool, under_root
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
 SERVER_ROOT = "HBMLEDGER_SERVER_ROOT"
@@ -29,7 +28,7 @@ def show() -> None:
 
 
 def _bring() -> None:
-    st.subheader("Bring a run")
+    section("Bring a run")
     job: Job | None = st.session_state.get("job")
     if job is not None and job.running:
         _watch()
@@ -67,9 +66,10 @@ def _start(given: Any, run: str | None, root: str | None) -> None:
     if root is not None:
         job = Job([under_root(given, root)], lake_root(), run)
     else:
-        folder = st.session_state.setdefault("folder", TemporaryDirectory(prefix=SPOOL, ignore_cleanup_errors=True))
+        folder = st.session_state.get("folder") or Folder()
+        st.session_state["folder"] = folder
         with st.spinner("Writing the upload to disk"):
-            path = spool(given, Path(folder.name), {row["run"] for row in attempts()})
+            path = spool(given, folder.path, {row["run"] for row in attempts()})
         job = Job([path], lake_root(), run, folder)
         st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1
     st.session_state["job"] = job.start()
@@ -98,7 +98,7 @@ def _ended(job: Job) -> None:
         return
     summary = job.summary
     said = _counts(summary)
-    if job.stop.is_set():
+    if summary.cancelled:
         st.warning(f"Stopped. {said} Bring the same again to go on.", icon=":material/front_hand:")
     elif summary.problems:
         st.warning(said, icon=":material/rule:")
@@ -113,13 +113,15 @@ def _ended(job: Job) -> None:
 
 
 def _counts(summary: Any) -> str:
-    counts = [(summary.new, "new"), (summary.grown, "grown"), (summary.unchanged, "read before"), (summary.quarantined, "could not be read")]
-    told = ", ".join(f"{count:,} {word}" for count, word in counts if count) or "nothing"
-    return f"{summary.files:,} file{'s' * (summary.files != 1)}: {told}. {sum(summary.rows.values()):,} records in {summary.seconds:.1f} s."
+    counts = [(summary.files_new, "new"), (summary.files_grown, "grown"), (summary.files_unchanged, "read before"),
+              (summary.files_quarantined, "could not be read"), (summary.files_unknown, "of an unknown kind")]
+    told = ", ".join(f"{count:,} {word}" for count, word in counts if count) or "nothing new"
+    seen = f"{summary.files_seen:,} file{'s' * (summary.files_seen != 1)}"
+    return f"{seen}: {told}. {sum(summary.rows.values()):,} records, {summary.rejects:,} rejects, in {summary.seconds:.1f} s."
 
 
 def _recent() -> None:
-    st.subheader("Runs")
+    section("Runs")
     found = attempts()
     if not found:
         st.info("No run in this lake yet. Bring one, or try the samples.", icon=":material/inbox:")

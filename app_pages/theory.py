@@ -8,7 +8,7 @@ from analysis import charts
 from analysis.rows import Branch, Overview
 from analysis.verdict import size_text
 from app_pages._origin import origin
-from app_pages._shared import chosen_overview, gib, safe
+from app_pages._shared import chosen_overview, gib, safe, section
 
 
 def show() -> None:
@@ -40,7 +40,7 @@ def _branch(branch: Branch) -> None:
 
 
 def _evidence(branch: Branch) -> None:
-    st.subheader("Evidence", anchor=False)
+    section("Evidence")
     base = branch.source.line if branch.source else None
     for one in branch.card.evidence:
         at = "" if one.line is None or base is None else f" (line {base + one.line - 1})"
@@ -52,7 +52,7 @@ def _evidence(branch: Branch) -> None:
 
 def _left_out(branch: Branch) -> None:
     left_out = sorted(branch.card.left_out, key=lambda one: -abs(one.bytes))
-    st.subheader("What the formula left out for this run", anchor=False)
+    section("What the formula left out for this run")
     if not left_out:
         st.caption("Nothing, or the arguments needed to count it are not in the artifacts.")
         return
@@ -64,7 +64,7 @@ def _left_out(branch: Branch) -> None:
 
 
 def _printed(found: Overview) -> None:
-    st.subheader("As printed", anchor=False)
+    section("As printed")
     if found.theory is None:
         st.caption(safe(found.not_measurable.get("theory", "no footprint was printed")))
         return

@@ -1,0 +1,258 @@
+"""Every page of the app on an empty lake, on a small lake whose texts try to be Markdown and HTML, and on broken uploads."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from analysis.verdict import size_text
+from app_pages._origin import context
+from app_pages._upload import SPOOL, Job, spool, under_root
+from ingest.errors import LedgerError
+from ingest.lake import Batch, Lake
+from ingest.tables import arrow_schema
+from tests.analysis.made import dense_run
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("start", "overview", "theory", "rejects", "sql")
+RUN = "a_run [x](http://e.example) <b>**bold**</b>"
+EVIL = "<script>alert(1)</script> **bold** $x$ :red[red]"
+
+
+def lake_with(root: Path, rows: dict[str, list[dict[str, Any]]], run: str = RUN) -> Lake:
+    """A lake of one artifact that holds `rows`."""
+    lake = Lake(root)
+    key = {"run": run, "run_index": 0, "artifact": "piece", "month": "2026-01", "cluster": "default"}
+    piece = {**key, "source": "one", "path": "logs/train.log", "kind": "megatron_log", "size_bytes": 1, "start_bytes": 0, "end_bytes": 1,
+             "status": "closed", "prefix_bytes": 1, "prefix_hash": "00", "rows": 1, "rejected": 1}
+    tables = {name: [pa.Table.from_pylist([{**row, **key} for row in given], schema=arrow_schema(name))] for name, given in rows.items()}
+    lake.commit(Batch([piece], tables, {"one": None}))
+    return lake
+
+
+@pytest.fixture
+def rows() -> dict[str, list[dict[str, Any]]]:
+    text = "Theoretical memory footprints: weight and optimizer=1024.00 MB"
+    oom = {"rank": 12, "requested_bytes": 2**30, "text": EVIL, "line": 300, "kind": "cuda", "valid": True}
+    return {**dense_run(), "rejects": [{"line": 7, "offset_bytes": 70, "text": EVIL, "reason": EVIL}], "oom_events": [oom],
+            "theory_reports": [{"line": 60, "iteration": 10, "weight_and_optimizer_bytes": 2**30, "text": text, "producer": "megatron-lm"}]}
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    monkeypatch.setenv("HBMLEDGER_LAKE", str(tmp_path / "lake"))
+    monkeypatch.delenv("HBMLEDGER_SERVER_ROOT", raising=False)
+    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+
+
+def on_page(app: AppTest, page: str) -> AppTest:
+    app.run()
+    app.switch_page(f"app_pages/{page}.py").run()
+    assert not app.exception
+    return app
+
+
+def words(app: AppTest) -> str:
+    """Everything a page says in text, captions, messages and code."""
+    kinds = (app.markdown, app.caption, app.text, app.code, app.info, app.warning, app.error, app.success, app.title, app.header, app.subheader)
+    return "\n".join(str(one.value) for kind in kinds for one in kind)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_empty_lake_says_what_to_do(app: AppTest, page: str) -> None:
+    assert "lake" in words(on_page(app, page))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_on_a_small_lake(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]], page: str) -> None:
+    lake_with(tmp_path / "lake", rows)
+    on_page(app, page)
+    assert not app.error or page == "overview"
+
+
+def test_overview_shows_the_runs_own_figures(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
+    lake_with(tmp_path / "lake", {**rows, "oom_events": []})
+    on_page(app, "overview")
+    metrics = {one.label: one.value for one in app.metric}
+    assert metrics["Ranks measured"] == "8 of 16"
+    assert metrics["Rejects"] == "1"
+    table = app.dataframe[0].value
+    assert list(table["rank"]) == ["0", "1", "4", "5", "8", "9", "12", "13"]
+    assert list(table["peak allocated"]) == [24, 24, 20, 20, 20, 20, 23, 23]
+
+
+def test_bytes_are_exact_on_demand(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
+    lake_with(tmp_path / "lake", rows)
+    on_page(app, "overview").toggle[0].set_value(True).run()
+    assert not app.exception
+    assert app.dataframe[0].value["peak allocated"][0] == 24 * 2**30
+
+
+def test_given_device_memory_gives_headroom_and_a_wrong_one_is_told(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
+    lake_with(tmp_path / "lake", {**rows, "oom_events": []})
+    on_page(app, "overview").text_input(key="capacity").set_value("40GiB").run()
+    assert not app.exception
+    assert {one.label: one.value for one in app.metric}["Least soft headroom"] == size_text((40 - 2 - 31) * 2**30)
+    app.text_input(key="capacity").set_value("much").run()
+    assert not app.exception
+    assert "much" in app.error[0].value
+
+
+def test_text_of_files_is_never_markdown(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
+    lake_with(tmp_path / "lake", rows)
+    for page in PAGES:
+        on_page(app, page)
+        shown = [one for kind in (app.markdown, app.caption, app.info, app.warning, app.error, app.header) for one in kind]
+        assert not any("**bold" in str(one.value) or "<b>" in str(one.value) or "](http" in str(one.value) for one in shown), page
+        assert not any(getattr(one, "allow_html", False) for one in shown), page
+
+
+def test_a_link_opens_its_run_and_a_wrong_one_says_so(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
+    lake_with(tmp_path / "lake", rows)
+    app.run()
+    app.switch_page("app_pages/overview.py")
+    app.query_params["run"] = "nosuch"
+    app.run()
+    assert not app.exception
+    assert "nosuch" in app.warning[0].value
+    assert app.selectbox[0].value == RUN
+    assert app.query_params["run"] == RUN
+
+
+def test_sql_answers_a_select_and_refuses_the_rest(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
+    lake_with(tmp_path / "lake", rows)
+    on_page(app, "sql").text_area[0].set_value("SELECT COUNT(*) AS n FROM rank_memory")
+    app.button[0].click().run()
+    assert not app.exception
+    assert list(app.dataframe[0].value["n"]) == [8]
+    app.text_area[0].set_value("DROP VIEW rank_memory")
+    app.button[0].click().run()
+    assert not app.exception
+    assert "not allowed" in app.error[0].value
+
+
+def test_reading_nothing_asks_for_something(app: AppTest) -> None:
+    on_page(app, "start").button[0].click().run()
+    assert not app.exception
+    assert "Choose something" in app.warning[0].value
+
+
+def ended(app: AppTest) -> Job:
+    """The session's job after its end, and the page as it then is."""
+    job: Job = app.session_state["job"]
+    assert job.thread is not None
+    job.thread.join(60)
+    assert not job.running
+    app.run()
+    assert not app.exception
+    return job
+
+
+def test_an_upload_becomes_a_run(app: AppTest) -> None:
+    line = b'{"rank": 3, "iteration": 5, "scope": "interval", "stats": {"allocated_bytes.all.peak": 1048576, "allocated_bytes.all.current": 4096}}\n'
+    app.run()
+    app.file_uploader[0].set_value(("memory_stats_rank3.jsonl", line, "application/json"))
+    app.button[0].click().run()
+    job = ended(app)
+    assert job.error is None
+    assert job.summary.files_new == 1
+    assert "1 file: 1 new" in app.success[0].value
+    on_page(app, "overview")
+    assert list(app.dataframe[0].value["rank"]) == ["3"]
+    assert SPOOL not in words(app)
+
+
+def test_a_broken_archive_is_told_beside_the_file_that_was_read(app: AppTest) -> None:
+    line = b'{"rank": 0, "iteration": 5, "scope": "interval", "stats": {"allocated_bytes.all.peak": 1048576}}\n'
+    app.run()
+    broken = ("broken.zip", b"PK\x03\x04 this is no archive", "application/zip")
+    app.file_uploader[0].set_value([broken, ("memory_stats_rank0.jsonl", line, "text/plain")])
+    app.button[0].click().run()
+    job = ended(app)
+    assert job.error is None
+    assert any("broken.zip" in path for path, _ in job.summary.problems)
+    assert "broken.zip" in words(app)
+    assert SPOOL not in words(app)
+    assert job.summary.rows["memory_stats"] == 1
+
+
+def test_an_ingest_can_be_stopped(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "memory_stats_rank0.jsonl").write_text("{}\n")
+    job = Job([tmp_path / "one"], str(tmp_path / "lake"))
+    job.stop.set()
+    job.start()
+    assert job.thread is not None
+    job.thread.join(60)
+    assert job.error is None
+    assert job.summary.cancelled
+
+
+def test_a_defect_of_ours_ends_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("ingest.pipeline.ingest", broken)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    job = Job([tmp_path], str(tmp_path / "lake")).start()
+    assert job.thread is not None
+    job.thread.join(60)
+    assert job.error
+    assert "defect" in job.error
+
+
+class Given(io.BytesIO):
+    """An uploaded file."""
+
+    def __init__(self, name: str, content: bytes = b"x") -> None:
+        super().__init__(content)
+        self.name = name
+
+
+@pytest.mark.parametrize(("names", "written"), [
+    (["train.log"], ["train/train.log"]),
+    (["run7/rank_0.log", "run7/sub/rank_1.log"], ["run7/rank_0.log", "run7/sub/rank_1.log"]),
+    (["../../etc/x.log"], ["etc/x.log"]),
+    (["..\\..\\x.log", "/y.log"], ["upload/x.log", "upload/y.log"]),
+    (["a.log", "a.log"], ["upload/a-2.log", "upload/a.log"]),
+    (["a\x00\n.log"], ["a__/a__.log"]),
+    ([".."], ["upload/upload"]),
+])
+def test_uploads_stay_in_their_folder(tmp_path: Path, names: list[str], written: list[str]) -> None:
+    spool([Given(name) for name in names], tmp_path, known=())
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == written
+
+
+def test_a_second_upload_of_the_same_name_is_another_run(tmp_path: Path) -> None:
+    assert [spool([Given("train.log")], tmp_path, known={"train-2"}).name for _ in range(2)] == ["train", "train-3"]
+
+
+@pytest.mark.parametrize("given", ["..", "/etc/passwd", "a/../../x", "link/x"])
+def test_a_server_path_stays_below_its_root(tmp_path: Path, given: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path)
+    with pytest.raises(LedgerError, match="outside"):
+        under_root(given, str(root))
+
+
+def test_a_server_path_below_the_root_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    assert under_root("logs", str(tmp_path)) == (tmp_path / "logs").resolve()
+    with pytest.raises(LedgerError, match="no such"):
+        under_root("nothing", str(tmp_path))
+
+
+def test_context_shows_the_lines_around_as_text(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_bytes(b"".join(b"line %d\x1b\xff\n" % number for number in range(1, 11)))
+    shown = context(str(log), 5).splitlines()
+    assert [line.split()[-1][0] for line in shown] == list("2345678")
+    assert [line for line in shown if line.startswith(">")] == [">       5  line 5\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"]
+    assert context(str(tmp_path / "gone.log"), 5) == ""

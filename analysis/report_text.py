@@ -104,6 +104,8 @@ def _ranks(overview: Overview) -> Iterator[str]:
     yield f"\nRanks{of}, GiB"
     rows = [(str(one.rank) if one.rank is not None else one.rank_label or "?", "?" if one.stage is None else str(one.stage), one) for one in shown]
     yield from _memory_table("rank", rows, second="stage")
+    if any(_bound(one) is not None for one in shown):
+        yield "  left <: capacity - reserved, at most, where nothing outside torch is known"
     yield from _near(overview)
     if reason := overview.not_measurable.get("headroom"):
         yield from _wrapped(f"headroom: {reason}", "  ", "    ")
@@ -171,12 +173,16 @@ def _memory_table(first: str, rows: Sequence[tuple[str, str, Rank | Stage]], sec
         ("alloc", "allocated_bytes"), ("peak", "max_allocated_bytes"), ("reserved", "max_reserved_bytes"),
         ("dev used", "device_used_bytes"), ("outside", "outside_bytes"), ("soft left", "soft_headroom_bytes"), ("hard left", "hard_headroom_bytes"))
         if any(getattr(row, name) is not None for _, _, row in rows)]
-    if any(row.headroom_bound_bytes is not None and row.soft_headroom_bytes is None for _, _, row in rows):
-        columns.append(("left <", "headroom_bound_bytes"))
+    bounds = [_bound(row) for _, _, row in rows]
     width = max(len(first), *(len(label) for label, _, _ in rows))
-    yield f"  {first:>{width}} {second:>6}" + "".join(f"{head:>10}" for head, _ in columns)
-    for label, count, row in rows:
-        yield f"  {label:>{width}} {count:>6}" + "".join(f"{_gib(getattr(row, name)):>10}" for _, name in columns)
+    yield f"  {first:>{width}} {second:>6}" + "".join(f"{head:>10}" for head, _ in columns) + (f"{'left <':>10}" if any(bounds) else "")
+    for (label, count, row), bound in zip(rows, bounds, strict=True):
+        sizes = [_gib(getattr(row, name)) for _, name in columns] + ([_gib(bound)] if any(bounds) else [])
+        yield f"  {label:>{width}} {count:>6}" + "".join(f"{size:>10}" for size in sizes)
+
+
+def _bound(row: Rank | Stage) -> int | None:
+    return row.headroom_bound_bytes if row.soft_headroom_bytes is None else None
 
 
 def _fullest_first(rank: Rank) -> tuple[float, float, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from textwrap import wrap
 
 from analysis.coverage import shown_ranks
@@ -13,6 +14,8 @@ GIB = 2**30
 WIDTH = 98
 RANKS_SHOWN = 16
 _MEASURES = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved"}
+_COLUMNS = (("alloc", "allocated_bytes"), ("peak", "max_allocated_bytes"), ("reserved", "max_reserved_bytes"), ("dev used", "device_used_bytes"),
+            ("outside", "outside_bytes"), ("soft left", "soft_headroom_bytes"), ("hard left", "hard_headroom_bytes"))
 
 
 def as_text(overview: Overview) -> str:
@@ -80,7 +83,8 @@ def _stages(overview: Overview) -> Iterator[str]:
     if not overview.stages or all(one.stage is None for one in overview.stages):
         return
     yield "\nStages, each by its fullest measured rank, GiB"
-    yield from _memory_table("stage", [("?" if one.stage is None else str(one.stage), str(one.ranks), one) for one in overview.stages])
+    alike = [list(group) for _, group in groupby(overview.stages, _as_shown)]
+    yield from _memory_table("stage", [(_span(group), str(sum(one.ranks for one in group)), group[0]) for group in alike])
     held: dict[str, list[int]] = {}
     for one in overview.stages:
         if one.stage is not None and one.holds:
@@ -167,12 +171,19 @@ def _rest(overview: Overview) -> Iterator[str]:
         yield from _places(tuple(one.source for one in overview.rejects[:3]))
 
 
+def _as_shown(stage: Stage) -> tuple[str, ...]:
+    """Stages in a row that read alike share a line."""
+    return tuple(_gib(getattr(stage, name)) for _, name in _COLUMNS) + (_gib(_bound(stage)), str(stage.stage is None))
+
+
+def _span(stages: Sequence[Stage]) -> str:
+    numbers = tuple(one.stage for one in stages if one.stage is not None)
+    return shown_ranks(numbers) or "?"
+
+
 def _memory_table(first: str, rows: Sequence[tuple[str, str, Rank | Stage]], second: str = "ranks") -> Iterator[str]:
     """A table of the columns that any row has; `left <` is the bound that stands where nothing outside torch is known."""
-    columns = [(head, name) for head, name in (
-        ("alloc", "allocated_bytes"), ("peak", "max_allocated_bytes"), ("reserved", "max_reserved_bytes"),
-        ("dev used", "device_used_bytes"), ("outside", "outside_bytes"), ("soft left", "soft_headroom_bytes"), ("hard left", "hard_headroom_bytes"))
-        if any(getattr(row, name) is not None for _, _, row in rows)]
+    columns = [(head, name) for head, name in _COLUMNS if any(getattr(row, name) is not None for _, _, row in rows)]
     bounds = [_bound(row) for _, _, row in rows]
     width = max(len(first), *(len(label) for label, _, _ in rows))
     yield f"  {first:>{width}} {second:>6}" + "".join(f"{head:>10}" for head, _ in columns) + (f"{'left <':>10}" if any(bounds) else "")

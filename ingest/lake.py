@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,8 +31,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from ingest.errors import LedgerError
-from ingest.parsers.base import Row
 from ingest.tables import BY_NAME, arrow_schema
+
+if TYPE_CHECKING:
+    from ingest.parsers.base import Row
 
 PARTITION = ["month", "cluster"]
 _TRIES = 60

@@ -173,7 +173,7 @@ def _rest(overview: Overview) -> Iterator[str]:
 
 def _as_shown(stage: Stage) -> tuple[str, ...]:
     """Stages in a row that read alike share a line."""
-    return tuple(_gib(getattr(stage, name)) for _, name in _COLUMNS) + (_gib(_bound(stage)), str(stage.stage is None))
+    return (*(_gib(getattr(stage, name)) for _, name in _COLUMNS), _gib(_bound(stage)), str(stage.stage is None))
 
 
 def _span(stages: Sequence[Stage]) -> str:

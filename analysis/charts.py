@@ -18,16 +18,19 @@ from analysis.verdict import size_text
 
 GIB = 2**30
 MARKS = 5_000
+LABELLED = 64
+"""Cells of a map that still have room for a label."""
 BLUE, SKY, ORANGE, GREY = "#0072B2", "#56B4E9", "#E69F00", "#8C8C8C"
 """Of the palette of Okabe and Ito, and a grey."""
 
 _STAGE_BARS = (("allocated_bytes", "allocated", BLUE), ("max_allocated_bytes", "peak allocated", SKY),
                ("max_reserved_bytes", "max reserved", ORANGE))
 _UNKNOWN = "unknown"
-_ROOM = 130
+_ROOM = 110
 """Height of axis and legend, which a chart that is fitted to its place takes from its bars."""
 
 Row = dict[str, Any]
+Picture = alt.LayerChart | alt.FacetChart
 
 
 def heat_measure(ranks: Sequence[Rank]) -> tuple[str, str]:
@@ -47,24 +50,32 @@ def heat_rows(ranks: Sequence[Rank], measure: str, place: Callable[[Source], str
     return [_heat_row(stage, at // share, held[at:at + share], measure, place) for stage, held in stages.items() for at in range(0, len(held), share)]
 
 
-def heat_map(ranks: Sequence[Rank], place: Callable[[Source], str] = str) -> alt.Chart:
+def heat_map(ranks: Sequence[Rank], place: Callable[[Source], str] = str) -> Picture:
     """Stage by rank within the stage; the darker, the closer to the limit. `place` words where a figure was read."""
     measure, words = heat_measure(ranks)
     rows = heat_rows(ranks, measure, place)
     left = "headroom" in measure
     stages = list(dict.fromkeys(row["stage"] for row in rows))
-    chart: alt.Chart = _chart(rows).mark_rect(stroke="white", strokeWidth=0 if len(rows) > 500 else 1.5, cornerRadius=2).encode(
-        x=alt.X("position:O", axis=None),
-        y=alt.Y("stage:N", title="stage", sort=stages, axis=alt.Axis(ticks=False, domain=False, labelPadding=8)),
-        color=alt.Color("gib:Q", title=f"{words}, GiB", scale=alt.Scale(scheme="tealblues", reverse=left, zero=not left),
-                        legend=alt.Legend(orient="bottom", direction="horizontal", gradientLength=220, gradientThickness=10)),
-        tooltip=[_tip("who:N", "rank"), _tip("stage:N", "stage"), _tip("text:N", words), _tip("bytes:Q", "bytes", ","),
-                 _tip("place:N", "read at")],
-    ).properties(height=_ROOM - 40 + max(40, 28 * len(stages)))
-    return chart
+    base = _chart(rows).encode(x=alt.X("position:O", axis=None),
+                               y=alt.Y("stage:N", title="stage", sort=stages, axis=alt.Axis(ticks=False, domain=False, labelPadding=8)),
+                               tooltip=[_tip("who:N", "rank"), _tip("stage:N", "stage"), _tip("text:N", words), _tip("bytes:Q", "bytes", ","),
+                                        _tip("place:N", "read at")])
+    cells = base.mark_rect(stroke="white", strokeWidth=0 if len(rows) > LABELLED * 8 else 1.5, cornerRadius=2).encode(
+        color=alt.Color("gib:Q", title=f"{words}, GiB", scale=alt.Scale(scheme="tealblues", reverse=left, zero=False),
+                        legend=alt.Legend(orient="bottom", direction="horizontal", gradientLength=220, gradientThickness=10)))
+    labels = _labels(base, rows, left) if 0 < len(rows) <= LABELLED and max((row["position"] for row in rows), default=0) < 8 else []
+    return alt.layer(cells, *labels).properties(height=_ROOM - 20 + max(40, 28 * len(stages)))
 
 
-def stage_bars(stages: Sequence[Stage]) -> alt.LayerChart | alt.FacetChart:
+def _labels(base: alt.Chart, rows: Sequence[Row], left: bool) -> list[alt.Chart]:
+    """Rank and GiB in each cell, white on dark."""
+    middle = (min(row["gib"] for row in rows) + max(row["gib"] for row in rows)) / 2
+    dark = f"datum.gib {'<' if left else '>'} {middle}"
+    return [base.mark_text(fontSize=11).transform_calculate(label="'rank ' + datum.who + ': ' + format(datum.gib, '.1f')").encode(
+        text="label:N", color=alt.condition(dark, alt.value("white"), alt.value("#1d2b33")))]
+
+
+def stage_bars(stages: Sequence[Stage]) -> Picture:
     """Allocated, peak and reserved of each stage's fullest measured rank, with a rule at the smallest capacity where it is known."""
     rows = [{"stage": _UNKNOWN if one.stage is None else str(one.stage), "what": words, "gib": size / GIB, "bytes": size, "text": size_text(size)}
             for one in stages[:MARKS // 3] for name, words, _ in _STAGE_BARS if (size := getattr(one, name)) is not None]
@@ -77,7 +88,9 @@ def stage_bars(stages: Sequence[Stage]) -> alt.LayerChart | alt.FacetChart:
         tooltip=[_tip("stage:N", "stage"), _tip("what:N", "measure"), _tip("text:N", "size"), _tip("bytes:Q", "bytes", ",")],
     ).properties(height=_ROOM + max(40, 14 * len(rows)))
     known = [one.capacity_bytes for one in stages if one.capacity_bytes is not None]
-    limit = [{"gib": min(known) / GIB, "bytes": min(known), "text": size_text(min(known))}] if known else []
+    if not known:
+        return alt.layer(bars)
+    limit = [{"gib": min(known) / GIB, "bytes": min(known), "text": size_text(min(known))}]
     rule = _chart(limit).mark_rule(color=GREY, strokeDash=[4, 3], strokeWidth=1.5).encode(
         x="gib:Q", tooltip=[_tip("text:N", "device memory"), _tip("bytes:Q", "bytes", ",")])
     return alt.layer(bars, rule)

@@ -26,6 +26,7 @@ def show() -> None:
     st.header(safe(found.run), anchor=False)
     kind, icon = _ICONS.get(found.verdict.level, ("info", "help"))
     getattr(st, kind)(f"**{safe(found.verdict.sentence)}**", icon=f":material/{icon}:")
+    _evidence(found)
     _facts(found)
     _pictures(found)
     _tables(found)
@@ -36,6 +37,16 @@ def show() -> None:
         _branch(found)
     _ooms(found)
     _unknown(found)
+
+
+def _evidence(found: Overview) -> None:
+    places = dict.fromkeys(found.verdict.evidence)
+    if places:
+        with st.popover("Where this was read", icon=":material/search:", type="tertiary"):
+            for source in places:
+                origin(source)
+    if found.ranks and all(one.capacity_bytes is None for one in found.ranks):
+        st.caption("No artifact tells how much memory the devices have: give it in the sidebar to see headroom.")
 
 
 def _facts(found: Overview) -> None:
@@ -103,7 +114,7 @@ def _frame(rows: list[dict[str, Any]], exact: bool, **more: Any) -> Any:
     form = "localized" if exact else "%.2f"
     config = {words: st.column_config.NumberColumn(words if exact else f"{words}, GiB", format=form) for _, words in _SIZES}
     return st.dataframe([{name: value for name, value in row.items() if name not in empty} for row in rows], hide_index=True, column_config=config,
-                        height=min(420, 36 * (len(rows) + 1) + 3), **more)
+                        **more)
 
 
 def _rank(one: Rank, exact: bool) -> dict[str, Any]:
@@ -136,8 +147,9 @@ def _theory(found: Overview) -> None:
             who = "an unnamed rank" if one.rank is None else f"rank {one.rank}"
             st.caption(safe(f"{one.printed}: {who} measured {size_text(one.measured_bytes)} ({one.measured}), {one.ratio:.2f} times the printed "
                             f"{size_text(one.printed_bytes)}; {place(one.source)}"))
-    st.caption(safe(f"Printed {theory.times_printed} time{'s' * (theory.times_printed > 1)}, the last at {place(theory.source)}"))
-    st.code(theory.text or "", language=None, wrap_lines=True)
+    times = f"{theory.times_printed} time{'s' * (theory.times_printed > 1)}"
+    with st.expander(safe(f"As printed, {times}, the last at {place(theory.source)}")):
+        st.code(theory.text or "", language=None, wrap_lines=True)
 
 
 def _branch(found: Overview) -> None:

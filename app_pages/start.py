@@ -129,8 +129,7 @@ def _recent() -> None:
     rows = [{"run": row["run"], "attempt": row["run_index"], "sizes": _sizes(row), "ranks seen": f"{row['ranks_seen']} of {row['world_size'] or '?'}",
              "iterations": _steps(row), "rejects": row["rejects"], "read": row["ingested_at"]} for row in found]
     config = {"read": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"), "attempt": st.column_config.NumberColumn(width="small")}
-    chosen = st.dataframe(rows, hide_index=True, column_config=config, on_select="rerun", selection_mode="single-row", key="recent",
-                          height=min(560, 36 * (len(rows) + 1) + 3))
+    chosen = st.dataframe(rows, hide_index=True, column_config=config, on_select="rerun", selection_mode="single-row", key="recent")
     st.caption("Tick a row to open its overview.")
     if picked := chosen.selection.rows:
         row = found[picked[0]]

@@ -37,17 +37,19 @@ class Member:
     problem: str | None = None
 
 
-def files_below(path: Path) -> Iterator[Path]:
-    """Files of a folder, in order of names, each folder once whatever the links say."""
+def files_below(path: Path) -> Iterator[tuple[Path, str | None]]:
+    """Files of a folder, in order of names, each folder once whatever the links say; a folder that cannot be listed with the reason."""
     seen: set[tuple[int, int]] = set()
-    for folder, folders, files in os.walk(path, followlinks=True):
+    failed: list[OSError] = []
+    for folder, folders, files in os.walk(path, followlinks=True, onerror=failed.append):
         status = os.stat(folder)
         if (status.st_dev, status.st_ino) in seen or "_delta_log" in folders:
             folders.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(folder, name) for name in sorted(files) if not name.startswith("."))
+        yield from ((Path(folder, name), None) for name in sorted(files) if not name.startswith("."))
+    yield from ((Path(os.fsdecode(error.filename)), f"the folder cannot be listed: {error.strerror}") for error in failed)
 
 
 def archive_kind(path: str) -> str | None:

@@ -196,7 +196,7 @@ def _write(handle: DeltaTable, rows: pa.Table, pieces: Sequence[Row], attempt: i
     except CommitFailedError:
         time.sleep(random.uniform(0.0, min(0.02 * 2**attempt, 1.0)))
         return False
-    except OSError as error:
+    except (OSError, DeltaError) as error:
         raise LedgerError(f"the lake cannot be written: {error}", where=handle.table_uri, todo="check space and permissions") from error
     return True
 

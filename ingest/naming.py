@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 _TOKEN = re.compile(
-    r"(?:(?<=[^a-z0-9])|^)((?:global|local|world|task|proc)?[-_.]?(?:rank|node|host|worker|task|proc(?:ess)?|gpu|device|pod|attempt|restart)[-_.]?\d+)(?![a-z0-9])",
+    r"(?:(?<=[^a-z0-9])|^)((?:global|local|world|task|proc)?[-_.]?"
+    r"(?:rank|node|host|worker|task|proc(?:ess)?|gpu|device|pod|attempt|restart)[-_.]?\d+)(?![a-z0-9])",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d+")
@@ -33,7 +34,7 @@ _ARCHIVE = re.compile(r"\.(?:zip|tar|tgz|tbz2?|txz|tar\.(?:gz|zst|xz|bz2))$", re
 _ROTATED = re.compile(r"\.\d{1,3}$")
 _ENDING = re.compile(r"\.(?:log|txt|out|err|output|jsonl?|csv|pickle|pkl|ndjson)$", re.IGNORECASE)
 _AUXILIARY = re.compile(
-    r"mem(?:ory)?[-_]?stats|memory[-_]?summary|tokens?[-_]per[-_]expert|expert[-_]?load|snapshot|nccl|nvidia[-_]?smi|rocm[-_]?smi|npu[-_]?smi|tfevents"
+    r"mem(?:ory)?[-_]?stats|memory[-_]?summary|tokens?[-_]per[-_]expert|expert[-_]?load|snapshot|nccl|(?:nvidia|rocm|npu)[-_]?smi|tfevents"
     r"|probe|\.(?:pickle|pkl|csv|jsonl?|npz|npy)(?:\.|$)",
     re.IGNORECASE,
 )

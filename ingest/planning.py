@@ -64,13 +64,15 @@ def files_of(paths: Iterable[str | Path], lake_root: str) -> list[Found]:
     found: dict[str, Found] = {}
     for given in paths:
         path = Path(given)
-        if not os.path.lexists(path):
+        if not str(given) or not os.path.lexists(path):
             raise LedgerError("there is no such file or folder", where=str(given), todo="check the path")
         if not path.is_dir():
             found.setdefault(absolute(str(path)), Found(_shown(path), str(path), None))
             continue
-        for file in files_below(path):
-            if not absolute(str(file)).startswith(f"{lake}{os.sep}"):
+        for file, problem in files_below(path):
+            if problem:
+                found.setdefault(absolute(str(file)), _refused(Found(_shown(file), str(file), str(path)), problem))
+            elif not absolute(str(file)).startswith(f"{lake}{os.sep}"):
                 found.setdefault(absolute(str(file)), Found(_shown(file), str(file), str(path)))
     return list(found.values())
 
@@ -92,6 +94,8 @@ def look(files: Sequence[Found], known: Known, workers: int, progress: Callable[
 
 def _examined(file: Found, known: Known) -> list[Found]:
     """A file, or the members of an archive and, where the archive is hostile or damaged, itself with the reason."""
+    if not file.readable:
+        return [file]
     try:
         status = os.stat(file.file)
         if not stat.S_ISREG(status.st_mode):
@@ -194,7 +198,7 @@ def _runs(identified: Sequence[tuple[Found, Source | str]], known: Known, run: s
 
 def _replaced(path: str, known: Known, standing: dict[str, str]) -> int:
     """How many files stood at this path before and were overwritten: each began another job. A rotated one lives on elsewhere: the same job."""
-    before = known.at(path)
+    before = [source for source in known.at(path) if source.size_bytes]
     return 0 if before and before[-1].source in standing else len(before)
 
 

@@ -133,6 +133,8 @@ class Known:
     def identify(self, found: Found) -> Source | str:
         """The known source this is, or the name of a new one."""
         generations = self.at(found.path)
+        if not found.readable and generations:
+            return generations[-1]
         for source in reversed(generations):
             if _holds(found, source):
                 return source
@@ -156,8 +158,8 @@ class Known:
     def _stands(self, source: Source) -> bool:
         if source.source not in self._standing:
             archive, _, member = source.path.partition("!")
-            stands = os.path.exists(archive) if member else _holds(_look(Found(source.path, source.path, None), ()), source)
-            self._standing[source.source] = stands
+            alone = _look(Found(source.path, source.path, None), ())
+            self._standing[source.source] = os.path.isfile(archive) if member and not alone.readable else _holds(alone, source)
         return self._standing[source.source]
 
 

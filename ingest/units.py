@@ -176,6 +176,8 @@ class _Unit:
         parser = _parser(job, opener)
         if parser is None:
             self._outcome.unknown.append(job.path)
+            if job.given:
+                self._outcome.problems.append((job.path, "is of no kind that is read here (Megatron logs, memory_stats files, archives of them)"))
             return
         keys = {"run": job.run, "artifact": "", "month": self._place.month, "cluster": self._place.cluster}
         reading = _Reading(job, parser, keys, UNIT_ROWS - self._collector.count)

@@ -1,7 +1,8 @@
 """Units of work on worker processes, or in this one where there is little to do.
 
 Few units are under way at once, so that finished ones do not pile up in memory. A worker that the system kills breaks its whole
-pool: what was under way is then read again file by file, each alone, and the file that kills its worker a second time is quarantined.
+pool: what was under way is then read again unit by unit, each alone, and halved while it kills its worker; the one file at the end of
+that is quarantined.
 """
 
 from __future__ import annotations
@@ -52,23 +53,25 @@ def read_units(units: Sequence[Unit], place: Place, workers: int, cancelled: Cal
             _put_back(waiting, outcome)
             yield outcome
         return
-    suspects: list[Job] = []
+    suspects: list[Unit] = []
     while waiting and not cancelled():
         yield from _pooled(waiting, place, workers, cancelled, suspects)
-        for job in suspects:
-            yield _alone(job, place)
+        for unit in suspects:
+            for outcome in _carefully(unit, place):
+                _put_back(waiting, outcome)
+                yield outcome
         suspects.clear()
 
 
-def _pooled(waiting: deque[Unit], place: Place, workers: int, cancelled: Callable[[], bool], suspects: list[Job]) -> Iterator[Outcome]:
-    """Read until nothing waits or the pool breaks; the jobs under way then are `suspects`."""
+def _pooled(waiting: deque[Unit], place: Place, workers: int, cancelled: Callable[[], bool], suspects: list[Unit]) -> Iterator[Outcome]:
+    """Read until nothing waits or the pool breaks; the units under way then are `suspects`."""
     running: dict[Future[Outcome], Unit] = {}
     pool = _pool(workers)
     try:
         while (waiting or running) and not cancelled():
             while waiting and len(running) < 2 * workers:
-                unit = waiting.popleft()
-                running[pool.submit(read_unit, unit, place)] = unit
+                running[pool.submit(read_unit, waiting[0], place)] = waiting[0]
+                waiting.popleft()
             done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
             for future in done:
                 outcome = future.result()
@@ -76,20 +79,26 @@ def _pooled(waiting: deque[Unit], place: Place, workers: int, cancelled: Callabl
                 _put_back(waiting, outcome)
                 yield outcome
     except BrokenProcessPool:
-        suspects += [job for unit in running.values() for job in unit]
+        suspects += running.values()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _alone(job: Job, place: Place) -> Outcome:
-    """One job in a process of its own; quarantined where it kills that too."""
+def _carefully(unit: Unit, place: Place) -> Iterator[Outcome]:
+    """One unit in a process of its own, halved where it kills that too, down to the one job to quarantine."""
     with _pool(1) as pool:
         try:
-            return pool.submit(read_unit, [job], place).result()
+            yield pool.submit(read_unit, unit, place).result()
+            return
         except BrokenProcessPool:
-            outcome = read_unit([replace(job, problem=_KILLED)], place)
-            outcome.problems.append((job.path, _KILLED))
-            return outcome
+            pass
+    if len(unit) > 1:
+        yield from _carefully(unit[: len(unit) // 2], place)
+        yield from _carefully(unit[len(unit) // 2 :], place)
+        return
+    outcome = read_unit([replace(unit[0], problem=_KILLED)], place)
+    outcome.problems.append((unit[0].path, _KILLED))
+    yield outcome
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:

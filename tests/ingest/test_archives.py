@@ -1,6 +1,7 @@
 """Archives that mean harm, or are only broken: one sentence each, the other files read."""
 
 import io
+import os
 import random
 import tarfile
 import zipfile
@@ -106,7 +107,21 @@ def test_a_directory_loop_is_walked_once(tmp_path: Path) -> None:
     (tmp_path / "a/b/x.log").touch()
     (tmp_path / "a/b/up").symlink_to(tmp_path / "a")
     (tmp_path / "a/again").symlink_to(tmp_path / "a/b")
-    assert [path.name for path in files_below(tmp_path)] == ["x.log"]
+    assert [(path.name, problem) for path, problem in files_below(tmp_path)] == [("x.log", None)]
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "x.log").touch()
+    scan = os.scandir
+
+    def refusing(path: str) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    assert [(path.name, bool(problem)) for path, problem in files_below(tmp_path)] == [("x.log", False), ("closed", True)]
 
 
 @pytest.mark.usefixtures("toy")

@@ -256,3 +256,19 @@ def test_unreadable_and_special_files_end_in_a_sentence(folder: Path, lake: Lake
     assert summary.exit_code == QUARANTINED
     assert sorted(Path(path).name for path, _ in summary.problems) == ["dangling", "pipe"]
     assert len(visible(lake)) == 22
+
+
+def test_a_known_file_that_cannot_be_read_for_a_while_is_not_read_twice(folder: Path, lake: Lake) -> None:
+    (folder / "train.log").write_bytes(log(0))
+    ingest([folder], lake, workers=1)
+    rows = visible(lake)
+    os.rename(folder / "train.log", folder.parent / "aside")
+    (folder / "train.log").symlink_to("nowhere")
+    assert ingest([folder], lake, workers=1).exit_code == QUARANTINED
+    os.remove(folder / "train.log")
+    os.rename(folder.parent / "aside", folder / "train.log")
+    assert counts(ingest([folder], lake, workers=1)) == (0, 0, 1)
+    assert visible(lake) == rows
+    (folder / "train.log").write_bytes(log(0, 0, 25))
+    assert counts(ingest([folder], lake, workers=1)) == (0, 1, 0)
+    assert visible(lake) == whole(folder)

@@ -1,0 +1,53 @@
+"""Worker processes: the same rows as in one process, and a file that kills its worker is told."""
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ingest import units
+from ingest.lake import Lake
+from ingest.pipeline import ingest
+from ingest.planning import Job
+from ingest.units import Outcome, Place
+from tests.ingest.toy import visible
+
+FILES = 300
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "job").mkdir()
+    for rank in range(FILES):
+        line = {"rank": rank, "iteration": 1, "stats": {"allocated_bytes.all.current": 10**9 + rank, "allocated_bytes.all.peak": 2 * 10**9}}
+        (tmp_path / f"job/memory_stats_{rank}.jsonl").write_text(json.dumps(line) + "\n")
+    return tmp_path / "job"
+
+
+def deadly(jobs: Sequence[Job], place: Place) -> Outcome:
+    """Stands for a parser that the system kills on one file."""
+    if any(job.path.endswith("stats_7.jsonl") and not job.problem for job in jobs):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return units.read_unit(jobs, place)
+
+
+def test_two_workers_give_the_rows_of_one(folder: Path, tmp_path: Path) -> None:
+    assert ingest([folder], tmp_path / "two", workers=2).files_new == FILES
+    ingest([folder], tmp_path / "one", workers=1)
+    rows = visible(Lake(tmp_path / "two"))
+    assert len(rows) == FILES
+    assert rows == visible(Lake(tmp_path / "one"))
+
+
+def test_a_file_that_kills_its_worker_is_quarantined_and_the_others_are_read(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.workers.read_unit", deadly)
+    monkeypatch.setattr("ingest.workers._UNIT_FILES", 20)
+    summary = ingest([folder], tmp_path / "lake", workers=2)
+    assert [Path(path).name for path, _ in summary.problems] == ["memory_stats_7.jsonl"]
+    assert "ended by the system" in summary.problems[0][1]
+    assert (summary.files_new, len(visible(Lake(tmp_path / "lake")))) == (FILES - 1, FILES - 1)

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -101,7 +102,7 @@ class Lake:
     def uris(self, table: str) -> list[str]:
         """Parquet files of the newest version of a table; none where it does not exist yet."""
         handle = self._open(table)
-        return [] if handle is None else list(handle.file_uris())
+        return [] if handle is None else [_plain_path(uri, handle.table_uri) for uri in handle.file_uris()]
 
     def version(self) -> str:
         """Changes with every commit that readers can see; `none` where there is no lake."""
@@ -217,6 +218,12 @@ def _present(handle: DeltaTable, artifacts: set[str]) -> set[str]:
     wanted = pc.field("artifact").isin(sorted(artifacts))
     found = handle.to_pyarrow_dataset().to_table(columns=["artifact"], filter=wanted)
     return set(pc.unique(found["artifact"]).to_pylist())
+
+
+def _plain_path(uri: str, root: str) -> str:
+    """A local file as the file system names it: `file_uris` escapes the root (a blank is %20) but not what stands below it."""
+    base = root.removeprefix("file://")
+    return unquote(base) + uri.removeprefix(base) if root.startswith("file://") and uri.startswith(base) else uri
 
 
 def _busy(root: str) -> LedgerError:

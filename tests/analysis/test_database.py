@@ -14,8 +14,11 @@ import pytest
 from analysis.database import VIEWS, connect, from_rows, locked, orphans, records, view_text
 from analysis.query import ask
 from ingest.errors import LedgerError
+from ingest.lake import Lake
+from ingest.pipeline import ingest
 from ingest.tables import TABLES, arrow_schema
 from tests.analysis.made import GIB, dense_run, memory
+from tests.conftest import ROOT
 
 
 class FolderLake:
@@ -160,3 +163,11 @@ def test_the_given_rows_are_not_changed_and_bad_settings_do_not_leak():
     assert str(rows) == before
     locked(from_rows(rows))
     assert duckdb.connect().execute("SELECT current_setting('lock_configuration')").fetchall() == [(False,)]
+
+
+def test_a_lake_is_read_wherever_its_path_and_cluster_need_escapes(tmp_path):
+    lake = Lake(tmp_path / "my lake 100%")
+    ingest([ROOT / "sample_data/moe_16ranks/memory_stats_rank0.jsonl"], lake, cluster="a@b", run="r")
+    query = "SELECT cluster, COUNT(*) AS n FROM rank_memory GROUP BY cluster"
+    assert records(connect(lake), query) == [{"cluster": "a@b", "n": 40}]
+    assert ask(locked(lake), query).rows == (("a@b", 40),)

@@ -4,8 +4,9 @@
    `attempt_0`, and below an attempt or in front of a `stdout.log` a bare number (torchelastic's `attempt_0/3/stdout.log`). Files whose
    paths differ in tokens only are one *group*: one log of one run, split over its ranks. Rotation (`.1`), compression and the
    ending do not count, nor whether it is standard output or error.
-2. *Auxiliary* files (memory_stats, tokens per expert, snapshots, NCCL output, smi tables, event files) are no logs; they belong to the
-   run of their folder, or of the nearest folder above that has logs. A trailing number of theirs is a rank.
+2. *Auxiliary* files (memory_stats, tokens per expert, snapshots, NCCL output, smi tables, event files, and the scripts, configurations
+   and notes that lie beside a log) are no logs; they belong to the run of their folder, or of the nearest folder above that has logs. A
+   trailing number of theirs is a rank.
 3. A folder with one log group is one run, named after the folder as seen from the folder given (`a/b`; the given folder itself by its own
    name); with several groups each is `folder/stem`. A file given by itself is `folder/stem`, or `folder` where its stem is all token.
 4. An archive stands for a folder of its name without the ending.
@@ -35,7 +36,8 @@ _ROTATED = re.compile(r"\.\d{1,3}$")
 _ENDING = re.compile(r"\.(?:log|txt|out|err|output|jsonl?|csv|pickle|pkl|ndjson)$", re.IGNORECASE)
 _AUXILIARY = re.compile(
     r"mem(?:ory)?[-_]?stats|memory[-_]?summary|tokens?[-_]per[-_]expert|expert[-_]?load|snapshot|nccl|(?:nvidia|rocm|npu)[-_]?smi|tfevents"
-    r"|probe|\.(?:pickle|pkl|csv|jsonl?|npz|npy)(?:\.|$)",
+    r"|probe|\.(?:pickle|pkl|csv|jsonl?|npz|npy|pt|pth)(?:\.|$)"
+    r"|\.(?:py|sh|bash|slurm|sbatch|ya?ml|toml|ini|cfg|conf|env|md|rst|html?|ipynb|patch|diff|lock|png|svg|pdf)$",
     re.IGNORECASE,
 )
 

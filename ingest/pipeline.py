@@ -111,7 +111,8 @@ class _Ingest:
             planned = self._plan(files)
             first = first or planned
             left_out = self._read(planned.jobs)
-            files = [file for file in files if file.file in {job.file for job in planned.jobs if job.source in left_out}]
+            again = {job.file for job in planned.jobs if job.source in left_out}
+            files = [file for file in files if file.file in again]
             if not files or self._cancelled():
                 break
         return self._summary(first or Plan())

@@ -33,6 +33,10 @@ def test_auxiliary_files_belong_to_the_run_of_their_folder() -> None:
     assert names("/d/m", "memory_stats/rank_0.json", "memory_stats/rank_1.json") == ["m"] * 2
 
 
+def test_scripts_and_notes_beside_a_log_make_no_runs() -> None:
+    assert names("/d", "r/train.log", "r/launch.sh", "r/README.md", "r/config.yaml", "r/train.py") == ["r"] * 5
+
+
 def test_the_given_folder_gives_its_own_name_and_nested_ones_their_path() -> None:
     assert names("/d/jobs", "train.log") == ["jobs"]
     assert names("/d/jobs", "x/a/train.log", "y/a/train.log") == ["x/a", "y/a"]

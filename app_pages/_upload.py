@@ -24,6 +24,7 @@ SPOOL = "hbmledger-upload-"
 """Prefix of the temporary folder that holds a session's uploads."""
 
 PIECE_BYTES = 4 * 2**20
+_ARCHIVE = re.compile(r"\.(?:zip|tar|tgz|tar\.\w+)$", re.IGNORECASE)
 _ENDINGS = re.compile(r"(?:\.(?:gz|zst|xz|bz2|zip|tar|tgz|log|txt|out|jsonl?|pickle))+$", re.IGNORECASE)
 
 
@@ -94,12 +95,14 @@ class Job:
 
 
 def spool(uploads: Iterable[Upload], folder: Path, known: Iterable[str]) -> Path:
-    """Write uploads below `folder`, in a folder named after them; that folder. No name leaves it, none overwrites another."""
+    """Write uploads below `folder`, in a folder named after them; that folder, or the only archive. No name leaves it, none overwrites another."""
     named = [(_parts(upload.name), upload) for upload in uploads]
-    label = _label([parts for parts, _ in named], {*known, *(path.name for path in folder.iterdir())})
+    names = [parts for parts, _ in named]
+    label = _label(names, {*known, *(path.name for path in folder.iterdir())})
+    if len(named) == 1 and (ending := _ARCHIVE.search(names[0][-1])):
+        return _write(named[0][1], folder / label / f"{label}{ending.group()}")
     for parts, upload in named:
-        inner = parts[1:] if _common_top([parts for parts, _ in named]) else parts
-        _write(upload, _free(folder / label / Path(*inner)))
+        _write(upload, _free(folder / label / Path(*parts[1 if _common_top(names) else 0:])))
     return folder / label
 
 
@@ -114,11 +117,12 @@ def under_root(given: str, root: str) -> Path:
     return path
 
 
-def _write(upload: Upload | BinaryIO, path: Path) -> None:
+def _write(upload: Upload | BinaryIO, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as target:
         while piece := upload.read(PIECE_BYTES):
             target.write(piece)
+    return path
 
 
 def _parts(name: str) -> tuple[str, ...]:

@@ -233,6 +233,11 @@ def test_a_second_upload_of_the_same_name_is_another_run(tmp_path: Path) -> None
     assert [spool([Given("train.log")], tmp_path, known={"train-2"}).name for _ in range(2)] == ["train", "train-3"]
 
 
+def test_one_archive_stands_for_itself(tmp_path: Path) -> None:
+    assert spool([Given("moe.tar.gz")], tmp_path, known=()) == tmp_path / "moe" / "moe.tar.gz"
+    assert spool([Given("moe.tar.gz")], tmp_path, known=()) == tmp_path / "moe-2" / "moe-2.tar.gz"
+
+
 @pytest.mark.parametrize("given", ["..", "/etc/passwd", "a/../../x", "link/x"])
 def test_a_server_path_stays_below_its_root(tmp_path: Path, given: str) -> None:
     root = tmp_path / "root"

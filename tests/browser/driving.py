@@ -1,0 +1,130 @@
+"""A real server of the app and a real browser, for the browser tests and for the pictures of the documentation."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+SECONDS = 60.0
+_FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+          "--disable-component-update", "--disable-sync")
+
+
+@contextmanager
+def serving(lake: Path, folder: Path) -> Iterator[str]:
+    """The address of `hbmledger app`; its output is printed at the end. An app that does not end well on Ctrl-C is an error."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = folder / "server.log"
+    start = "import sys; from cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", start, "app", "--lake", str(lake), "--port", str(port)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, cwd=folder, env={**os.environ, "STREAMLIT_SERVER_HEADLESS": "true"}, stdout=output,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            waited(lambda: process.poll() is not None or _healthy(port), "the server answers")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.send_signal(signal.SIGINT)
+            code = process.wait(30)
+            print(log.read_text(errors="replace"))
+    assert code == 0, f"Ctrl-C ended the app with code {code}"
+    assert "Traceback" not in log.read_text(errors="replace")
+
+
+@contextmanager
+def browsing(folder: Path, width: int = 1400, height: int = 1200) -> Iterator[Any]:
+    """A headless Chromium with a user folder of its own."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    for flag in (*_FLAGS, f"--window-size={width},{height}", f"--user-data-dir={folder / 'user'}"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def waited(asked: Callable[[], Any], what: str) -> Any:
+    """The first true answer, asked again until the limit."""
+    limit = time.monotonic() + SECONDS
+    while time.monotonic() < limit:
+        if answer := asked():
+            return answer
+        time.sleep(0.1)
+    raise AssertionError(f"waited {SECONDS:g} s in vain: {what}")
+
+
+def shows(browser: Any, *words: str) -> str:
+    """The page's text once it has all the words."""
+    def text() -> str:
+        shown = str(browser.execute_script("return document.body.innerText"))
+        return shown if all(word in shown for word in words) else ""
+
+    try:
+        return str(waited(text, f"the page shows {words}"))
+    except AssertionError as error:
+        raise AssertionError(f"{error}; it shows: {browser.execute_script('return document.body.innerText')}") from None
+
+
+def clicked(browser: Any, words: str) -> None:
+    """Click the button or link with these words, once it is there."""
+    from selenium.common.exceptions import WebDriverException
+
+    def click() -> bool:
+        try:
+            browser.find_element("xpath", f"//*[self::button or self::a][contains(normalize-space(.), '{words}')]").click()
+        except WebDriverException:
+            return False
+        return True
+
+    waited(click, f"a button {words!r}")
+
+
+def uploaded(browser: Any, address: str, files: Sequence[Path]) -> None:
+    """Bring files on the start page and have them read."""
+    browser.get(address)
+    field = waited(lambda: browser.find_elements("css selector", "input[type=file]"), "the field to upload to")
+    field[0].send_keys("\n".join(str(file) for file in files))
+    shows(browser, *(file.name for file in files))
+    clicked(browser, "Read it")
+
+
+def drawn(browser: Any, charts: int) -> None:
+    """Wait until this many charts are painted."""
+    inside = "[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg.marks"
+    waited(lambda: len(browser.find_elements("css selector", inside)) >= charts, f"{charts} charts")
+
+
+def requests_elsewhere(browser: Any) -> list[str]:
+    """Addresses off loopback that the pages asked for."""
+    messages = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
+    asked = [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+    return [url for url in asked if url.startswith(("http", "ws")) and "://127.0.0.1:" not in url]
+
+
+def _healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2) as answer:
+            return bool(answer.read() == b"ok")
+    except (urllib.error.URLError, OSError):
+        return False

@@ -61,7 +61,7 @@ def heat_map(ranks: Sequence[Rank], place: Callable[[Source], str] = str) -> Pic
                                tooltip=[_tip("who:N", "rank"), _tip("stage:N", "stage"), _tip("text:N", words), _tip("bytes:Q", "bytes", ","),
                                         _tip("place:N", "read at")])
     cells = base.mark_rect(stroke="white", strokeWidth=0 if len(rows) > LABELLED * 8 else 1.5, cornerRadius=2).encode(
-        color=alt.Color("gib:Q", title=f"{words}, GiB", scale=alt.Scale(scheme="tealblues", reverse=left, zero=False),
+        color=alt.Color("gib:Q", title=f"{words}, GiB", scale=alt.Scale(scheme="tealblues", reverse=left, zero=left),
                         legend=alt.Legend(orient="bottom", direction="horizontal", gradientLength=220, gradientThickness=10)))
     labels = _labels(base, rows, left) if 0 < len(rows) <= LABELLED and max((row["position"] for row in rows), default=0) < 8 else []
     return alt.layer(cells, *labels).properties(height=_ROOM - 20 + max(40, 28 * len(stages)))
@@ -69,7 +69,7 @@ def heat_map(ranks: Sequence[Rank], place: Callable[[Source], str] = str) -> Pic
 
 def _labels(base: alt.Chart, rows: Sequence[Row], left: bool) -> list[alt.Chart]:
     """Rank and GiB in each cell, white on dark."""
-    middle = (min(row["gib"] for row in rows) + max(row["gib"] for row in rows)) / 2
+    middle = ((0 if left else min(row["gib"] for row in rows)) + max(row["gib"] for row in rows)) / 2
     dark = f"datum.gib {'<' if left else '>'} {middle}"
     return [base.mark_text(fontSize=11).transform_calculate(label="'rank ' + datum.who + ': ' + format(datum.gib, '.1f')").encode(
         text="label:N", color=alt.condition(dark, alt.value("white"), alt.value("#1d2b33")))]

@@ -8,7 +8,7 @@ import streamlit as st
 
 from analysis import charts
 from analysis.coverage import shown_ranks
-from analysis.rows import Overview, Rank, Stage
+from analysis.rows import Near, Overview, Rank, Stage
 from analysis.verdict import size_text
 from app_pages._origin import origin
 from app_pages._shared import chosen_overview, gib, place, safe, section
@@ -35,6 +35,7 @@ def show() -> None:
         _theory(found)
     with right:
         _branch(found)
+    _devices(found)
     _ooms(found)
     _unknown(found)
 
@@ -100,9 +101,13 @@ def _tables(found: Overview) -> None:
         if reason := found.not_measurable.get("surpluses") or found.not_measurable.get("stages"):
             st.caption(safe(reason))
         return
-    chosen = _frame([_rank(one, exact) for one in found.ranks], exact, on_select="rerun", selection_mode="single-row", key="ranks")
+    near = {one.rank: one for one in found.near_limit}
+    rows = [_rank(one, near.get(one.rank), exact) for one in found.ranks]
+    chosen = _frame(rows, exact, on_select="rerun", selection_mode="single-row", key="ranks")
     if picked := chosen.selection.rows:
         rank = found.ranks[picked[0]]
+        if rank.rank in near:
+            st.caption(safe(f"{near[rank.rank].near}: {near[rank.rank].reason}"))
         for source in dict.fromkeys((rank.source, rank.peak_source)):
             origin(source)
     else:
@@ -114,13 +119,14 @@ def _frame(rows: list[dict[str, Any]], exact: bool, **more: Any) -> Any:
     form = "localized" if exact else "%.2f"
     config = {words: st.column_config.NumberColumn(words if exact else f"{words}, GiB", format=form) for _, words in _SIZES}
     return st.dataframe([{name: value for name, value in row.items() if name not in empty} for row in rows], hide_index=True, column_config=config,
-                        **more)
+                        placeholder="-", **more)
 
 
-def _rank(one: Rank, exact: bool) -> dict[str, Any]:
+def _rank(one: Rank, near: Near | None, exact: bool) -> dict[str, Any]:
     who = str(one.rank) if one.rank is not None else one.rank_label or "?"
-    return {"rank": who, "stage": "?" if one.stage is None else str(one.stage), **_sizes(one, exact), "iteration": one.iteration,
-            "scope": one.scope, "read at": place(one.source)}
+    often = None if near is None or near.near_steps is None else f"{near.near_steps} of {near.steps}"
+    return {"rank": who, "stage": "?" if one.stage is None else str(one.stage), **_sizes(one, exact), "limit": near.near if near else None,
+            "steps near": often, "iteration": one.iteration, "scope": one.scope, "read at": place(one.source)}
 
 
 def _stage(one: Stage, exact: bool) -> dict[str, Any]:
@@ -165,6 +171,16 @@ def _branch(found: Overview) -> None:
         st.caption(safe(f"left out {size_text(left.bytes)} on the {left.stage} stage: {left.name}"))
     st.page_link("app_pages/theory.py", label="Evidence and everything left out", icon=":material/function:",
                  query_params={"run": found.run, "attempt": str(found.run_index)})
+
+
+def _devices(found: Overview) -> None:
+    if not found.devices:
+        return
+    section("Devices, each at its fullest reading")
+    st.dataframe([{"host": one.host, "device": one.device, "rank": one.rank, "name": one.device_name, "used, GiB": gib(one.used_bytes),
+                   "total, GiB": gib(one.total_bytes), "left, GiB": gib(one.left_bytes), "source": one.source, "readings": one.readings,
+                   "read at": place(one.read_at)} for one in found.devices], hide_index=True, placeholder="-",
+                 column_config={f"{name}, GiB": st.column_config.NumberColumn(format="%.2f") for name in ("used", "total", "left")})
 
 
 def _ooms(found: Overview) -> None:

@@ -130,7 +130,7 @@ def _rank(one: Rank, near: Near | None, exact: bool) -> dict[str, Any]:
 
 
 def _stage(one: Stage, exact: bool) -> dict[str, Any]:
-    return {"stage": "?" if one.stage is None else str(one.stage), "ranks measured": one.ranks, **_sizes(one, exact)}
+    return {"stage": "?" if one.stage is None else str(one.stage), "ranks measured": one.ranks, **_sizes(one, exact), "holds": one.holds}
 
 
 def _sizes(one: Rank | Stage, exact: bool) -> dict[str, Any]:

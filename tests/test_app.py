@@ -40,7 +40,8 @@ def lake_with(root: Path, rows: dict[str, list[dict[str, Any]]], run: str = RUN)
 def rows() -> dict[str, list[dict[str, Any]]]:
     text = "Theoretical memory footprints: weight and optimizer=1024.00 MB"
     oom = {"rank": 12, "requested_bytes": 2**30, "text": EVIL, "line": 300, "kind": "cuda", "valid": True}
-    return {**dense_run(), "rejects": [{"line": 7, "offset_bytes": 70, "text": EVIL, "reason": EVIL}], "oom_events": [oom],
+    device = {"device": 3, "host": EVIL, "used_bytes": 70 * 2**30, "total_bytes": 80 * 2**30, "source": "nvidia-smi", "line": 8, "valid": True}
+    return {**dense_run(), "device_memory": [device], "rejects": [{"line": 7, "offset_bytes": 70, "text": EVIL, "reason": EVIL}], "oom_events": [oom],
             "theory_reports": [{"line": 60, "iteration": 10, "weight_and_optimizer_bytes": 2**30, "text": text, "producer": "megatron-lm"}]}
 
 
@@ -85,6 +86,15 @@ def test_overview_shows_the_runs_own_figures(app: AppTest, tmp_path: Path, rows:
     table = app.dataframe[0].value
     assert list(table["rank"]) == ["0", "1", "4", "5", "8", "9", "12", "13"]
     assert list(table["peak allocated"]) == [24, 24, 20, 20, 20, 20, 23, 23]
+
+
+def test_stages_say_what_they_hold(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
+    lake_with(tmp_path / "lake", rows)
+    on_page(app, "overview").segmented_control[0].set_value("Stages").run()
+    assert not app.exception
+    table = app.dataframe[0].value
+    assert list(table["peak allocated"]) == [24, 20, 20, 23]
+    assert "First stage, peak allocated: 4.00 GiB (20.0%) above the median of 2 middle stages" in words(app)
 
 
 def test_bytes_are_exact_on_demand(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:

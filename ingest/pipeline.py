@@ -105,13 +105,13 @@ class _Ingest:
         self._read_bytes = 0
 
     def run(self, files: Sequence[Found]) -> Summary:
-        """Plan, read and commit, again for the sources that another writer took further meanwhile."""
+        """Plan, read and commit; again for copies, to be remembered, and for sources that another writer took further meanwhile."""
         first: Plan | None = None
         for _ in range(_ROUNDS):
             planned = self._plan(files)
             first = first or planned
             left_out = self._read(planned.jobs)
-            again = {job.file for job in planned.jobs if job.source in left_out}
+            again = {job.file for job in planned.jobs if job.source in left_out} | set(planned.copies)
             files = [file for file in files if file.file in again]
             if not files or self._cancelled():
                 break
@@ -161,7 +161,7 @@ class _Ingest:
         self._progress("commit", 0, batch.nbytes, "")
         left_out = self._lake.commit(batch)
         for piece in batch.artifacts:
-            if piece["source"] not in left_out:
+            if piece["source"] not in left_out and not jobs[piece["source"]].alias:
                 grown = "grown" if jobs[piece["source"]].grown else "new"
                 self._states[piece["source"]] = "quarantined" if piece["status"] == "quarantined" else grown
                 self._runs.add(piece["run"])

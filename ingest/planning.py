@@ -18,7 +18,7 @@ from ingest.artifacts import open_stream
 from ingest.errors import LedgerError
 from ingest.lake import Source
 from ingest.naming import run_names, same_place, split
-from ingest.sources import Found, Known, Window, absolute, examine, windows_of
+from ingest.sources import Found, Known, Window, absolute, examine, source_id, windows_of
 
 WINDOW_BYTES = 256 * 1024 * 1024
 """How much of one file is read between two chances to commit, show progress or cancel."""
@@ -45,15 +45,20 @@ class Job:
     problem: str | None = None
     given: bool = False
     grown: bool = False
+    alias: bool = False
+    """A copy of a known source: remembered up to `start` (closed) and `size_bytes`, nothing to read."""
+    seam_bytes: int = 0
+    seam_hash: str | None = None
 
 
 @dataclass(slots=True)
 class Plan:
-    """Jobs, and how the rest of what was seen is accounted for."""
+    """Jobs, and how the rest of what was seen is accounted for; `copies` are files equal to new ones, to be remembered once those are known."""
 
     jobs: list[Job] = field(default_factory=list)
     seen: int = 0
     unchanged: int = 0
+    copies: list[str] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
     notes: list[tuple[str, str]] = field(default_factory=list)
 
@@ -137,21 +142,39 @@ def plan(found: Sequence[Found], known: Known, run: str | None) -> Plan:
     planned.problems = [(one.path, one.problem) for one in found if one.problem]
     identified = [(one, known.identify(one)) for one in sorted(found, key=lambda one: one.path)]
     names = _runs(identified, known, run)
+    jobs = [(one, who, _job(one, who, names[one.path])) for one, who in identified]
     taken: dict[str, Job] = {}
     alike: dict[tuple[int, str, str], list[Job]] = {}
-    for one, who in identified:
-        job = _job(one, who, names[one.path])
-        if job is None or not _first_of_its_kind(job, alike):
+    for one, who, job in sorted(jobs, key=lambda each: not (each[2] and each[2].grown)):
+        if job is None:
             planned.unchanged += 1
+            planned.jobs += _alias(one, who, known) if isinstance(who, Source) else []
             if isinstance(who, Source) and one.size_bytes < min(who.size_bytes, who.closed_bytes or 0):
                 planned.notes.append((one.path, "is shorter than what was read of it before; nothing was read"))
+        elif not _first_of_its_kind(job, alike):
+            planned.unchanged += 1
+            planned.copies.append(one.file)
         elif job.source not in taken:
             taken[job.source] = job
         else:
             planned.unchanged += 1
             taken[job.source] = max(taken[job.source], job, key=lambda each: each.size_bytes)
-    planned.jobs = list(taken.values())
+    planned.jobs += taken.values()
     return planned
+
+
+def _alias(found: Found, original: Source, known: Known) -> list[Job]:
+    """The job that remembers a copy; none where the path is the source's own, or where the source moved and its open end may still grow."""
+    here = known.at(found.path)
+    if found.size_bytes != original.size_bytes or original in here or absolute(original.path) == absolute(found.path):
+        return []
+    if original.closed_bytes != original.size_bytes and not known.stands(original):
+        return []
+    return [Job(
+        source=source_id(found.path, len(here)), path=found.path, file=found.file, member=None, run=original.run, size_bytes=found.size_bytes,
+        prefix_bytes=found.prefix_bytes, prefix_hash=found.prefix_hash, last_hash=found.last_hash, start=original.closed_bytes or 0,
+        state=original.parser_state, parser=original.parser, alias=True, seam_bytes=original.seam_bytes, seam_hash=original.seam_hash,
+    )]
 
 
 def _job(found: Found, who: Source | str, run: str) -> Job | None:
@@ -169,11 +192,11 @@ def _job(found: Found, who: Source | str, run: str) -> Job | None:
 
 
 def _first_of_its_kind(job: Job, alike: dict[tuple[int, str, str], list[Job]]) -> bool:
-    """Whether no earlier new file of this plan has the same content under a name that may be the same rank's."""
-    if job.problem or job.grown or not job.size_bytes:
+    """Whether no earlier file of this plan has the same content under a name that may be the same rank's; a grown one comes first and counts."""
+    if job.problem or not job.size_bytes:
         return True
     others = alike.setdefault((job.size_bytes, job.prefix_hash, job.last_hash), [])
-    if any(same_place(job.path, other.path) for other in others):
+    if not job.grown and any(same_place(job.path, other.path) for other in others):
         return False
     others.append(job)
     return True

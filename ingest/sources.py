@@ -9,6 +9,10 @@ names, and the lake's transactions make one of them win. What a file is told by:
 * for a path never seen: size, prefix and last 4 KiB equal those of a known file and the names prove no different ranks: a copy;
   or it continues a known file whose path is gone or holds something else now: moved or rotated (also when compressed since).
 
+A copy is remembered as a source of its own without rows, because the original may grow and then no longer looks like it. What is not
+recognised, and counts as another file: a copy whose original grew before both were looked at once, and a file that was moved and grew between
+two looks of which the first saw less than 128 bytes of it.
+
 Not the modification time or the inode: copies, rotation and object stores keep neither.
 """
 
@@ -27,7 +31,7 @@ from ingest.naming import base_name, same_place
 
 SEAM_BYTES = 4096
 _READ_BYTES = 1024 * 1024
-_TELLING_BYTES = 1024  # a moved file is recognised by a prefix of at least this
+_TELLING_BYTES = 128  # a moved file that also grew is recognised by at least this much, all of it equal
 
 Window = tuple[int, int]
 """First byte and byte after the last, of the decompressed source."""
@@ -151,11 +155,12 @@ class Known:
         same_name = [source for source in self._by_base.get(base_name(found.path), ()) if _TELLING_BYTES <= source.prefix_bytes < found.size_bytes]
         for source in self._by_prefix.get(found.prefix_hash, []) + same_name:
             continues = found.size_bytes >= source.size_bytes and same_place(found.path, source.path) and _holds(found, source)
-            if continues and not self._stands(source):
+            if continues and (absolute(source.path) == absolute(found.path) or not self.stands(source)):
                 return source
         return None
 
-    def _stands(self, source: Source) -> bool:
+    def stands(self, source: Source) -> bool:
+        """Whether the file that the source is known by is still at its path."""
         if source.source not in self._standing:
             archive, _, member = source.path.partition("!")
             alone = _look(Found(source.path, source.path, None), ())

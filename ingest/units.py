@@ -162,6 +162,8 @@ class _Unit:
         """Read one source as far as its window and the unit's budget go."""
         if job.problem:
             self.quarantine(job, job.problem)
+        elif job.alias:
+            self._remember(job)
         elif self._collector.count >= UNIT_ROWS:
             self._outcome.remaining.append(job)
         else:
@@ -171,6 +173,14 @@ class _Unit:
                 self.quarantine(job, error.what)
             except Exception as error:  # a defect of a parser is one file's misfortune, told in full
                 self.quarantine(job, f"the parser failed ({type(error).__name__}: {error}); please report it")
+
+    def _remember(self, job: Job) -> None:
+        """A copy: its pieces without rows, so that it is known by its own path from now on."""
+        parser = next((one for one in PARSERS if one.name == job.parser), None)
+        state = _state(job.seam_bytes, job.seam_hash, job.state)
+        self._add_piece(job, parser, "closed", job.start, job.start, state=state, content="copy")
+        if job.start < job.size_bytes:
+            self._add_piece(job, parser, "tail", job.start, job.size_bytes, content="copy")
 
     def _read(self, job: Job, opener: Opener) -> None:
         parser = _parser(job, opener)
@@ -189,7 +199,7 @@ class _Unit:
             seam = content_hash(stream.read(seam_bytes))
             tail = reading.read_tail(stream) if reading.whole and reading.end < end == job.size_bytes else None
         if reading.end > job.start or not job.size_bytes:
-            state = json.dumps({"seam_bytes": seam_bytes, "seam_hash": seam, "parser": reading.state})
+            state = _state(seam_bytes, seam, reading.state)
             self._collector.take(reading.rows, self._add_piece(job, parser, "closed", job.start, reading.end, state=state, content=seam))
         if tail:
             self._collector.take(tail, self._add_piece(job, parser, "tail", reading.end, job.size_bytes, content=job.last_hash))
@@ -251,6 +261,11 @@ class _Reading:
             self._job, start=self.end, state=self.state, parser=self._parser.name, expected=self.end if moved else self._job.expected,
             window_bytes=WINDOW_BYTES if moved else 4 * self._job.window_bytes,
         )
+
+
+def _state(seam_bytes: int, seam_hash: str | None, parser_state: str | None) -> str:
+    """What the next piece starts from, and what must stand before it: `artifacts.state`."""
+    return json.dumps({"seam_bytes": seam_bytes, "seam_hash": seam_hash, "parser": parser_state})
 
 
 def _parser(job: Job, opener: Opener) -> Parser | None:

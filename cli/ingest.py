@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ingest.pipeline import Summary
 
+_TOLD = 50
+
 HELP = "read logs, memory_stats files, folders or archives into a lake; what is there already is not read again"
 
 
@@ -36,8 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
         summary = ingest(arguments.paths, lake, run=arguments.run_name, cluster=arguments.cluster, workers=arguments.workers, progress=bar.show)
     print(json.dumps(as_dict(summary, lake), indent=2, ensure_ascii=False) if arguments.format == "json" else text(summary, lake))
     if arguments.format == "text":
-        for path, sentence in (*summary.problems, *summary.notes):
+        told = (*summary.problems, *summary.notes)
+        for path, sentence in told[:_TOLD]:
             print(f"hbmledger: {path}: {sentence}", file=sys.stderr)
+        if len(told) > _TOLD:
+            print(f"hbmledger: and {len(told) - _TOLD:,} more; --format json lists all", file=sys.stderr)
     return summary.exit_code
 
 

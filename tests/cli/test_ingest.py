@@ -54,3 +54,12 @@ def test_mistakes_are_one_sentence(arguments: list[str], sentence: str, tmp_path
     err = capsys.readouterr().err
     assert sentence in err
     assert len(err.splitlines()) == 1
+
+
+def test_many_problems_are_told_briefly(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(60):
+        (folder / f"bad{number}.zip").write_bytes(b"PK\x03\x04 not really")
+    assert main(["ingest", str(folder), "--lake", str(folder.parent / "lake")]) == 3
+    err = capsys.readouterr().err.splitlines()
+    assert len(err) == 51
+    assert "and 10 more" in err[-1]

@@ -16,6 +16,7 @@ RANKS_SHOWN = 16
 _MEASURES = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved"}
 _COLUMNS = (("alloc", "allocated_bytes"), ("peak", "max_allocated_bytes"), ("reserved", "max_reserved_bytes"), ("dev used", "device_used_bytes"),
             ("outside", "outside_bytes"), ("soft left", "soft_headroom_bytes"), ("hard left", "hard_headroom_bytes"))
+_LABEL = 24
 
 
 def as_text(overview: Overview) -> str:
@@ -26,8 +27,8 @@ def as_text(overview: Overview) -> str:
 
 def _head(overview: Overview) -> Iterator[str]:
     others = [str(one) for one in overview.attempts if one != overview.run_index]
-    also = f" ({'also attempt' if len(others) == 1 else 'also attempts'} {', '.join(others)}: {overview.run}#N)" if others else ""
-    yield from _wrapped(f"{overview.run}, attempt {overview.run_index}{also}")
+    named = "" if not others else f" ({'also attempt' if len(others) == 1 else 'also attempts'} {', '.join(others)}: {overview.run}#{others[-1]})"
+    yield from _wrapped(f"{overview.run}, attempt {overview.run_index}{named}")
     yield ""
     yield from _wrapped(overview.verdict.sentence, "  ")
     yield from _places(overview.verdict.evidence)
@@ -76,7 +77,8 @@ def _branch(overview: Overview) -> Iterator[str]:
     for one in (*card.contradictions,):
         yield from _wrapped(f"contradicts: {one.sentence}", "  ", "    ")
     for left in card.left_out:
-        yield from _wrapped(f"left out {left.bytes / GIB:+.2f} GiB on the {left.stage} stage: {left.name}, {left.sentence}", "  ", "    ")
+        what = f"{left.name.replace('_', ' ')}, {left.sentence}"
+        yield from _wrapped(f"left out {left.bytes / GIB:+.2f} GiB on the {left.stage} stage: {what}", "  ", "    ")
 
 
 def _stages(overview: Overview) -> Iterator[str]:
@@ -96,24 +98,27 @@ def _stages(overview: Overview) -> Iterator[str]:
         if parts:
             middle = next(one.middle_stages for one in overview.surpluses if one.which == which)
             yield from _wrapped(f"{which} stage against the median of {middle} middle stage{'s' * (middle > 1)}: {', '.join(parts)}", "  ", "    ")
-    if reason := overview.not_measurable.get("surpluses"):
+    if overview.configuration.pp == 2 and (reason := overview.not_measurable.get("surpluses")):
         yield from _wrapped(f"first and last against the middle: {reason}", "  ", "    ")
 
 
 def _ranks(overview: Overview) -> Iterator[str]:
     if not overview.ranks:
         return
-    shown = sorted(overview.ranks, key=_fullest_first)[:RANKS_SHOWN]
-    of = f", the {len(shown)} fullest of {len(overview.ranks)}" if len(shown) < len(overview.ranks) else ""
-    yield f"\nRanks{of}, GiB"
-    rows = [(str(one.rank) if one.rank is not None else one.rank_label or "?", "?" if one.stage is None else str(one.stage), one) for one in shown]
+    alike: dict[tuple[str, ...], list[Rank]] = {}
+    for one in sorted(overview.ranks, key=_fullest_first):
+        alike.setdefault(_as_shown(one), []).append(one)
+    shown = list(alike.values())[:RANKS_SHOWN]
+    count = sum(map(len, shown))
+    yield "\nRanks" + (f", the {count} fullest of {len(overview.ranks)}" if count < len(overview.ranks) else "") + ", GiB"
+    rows = [(_ranks_of(group), "?" if group[0].stage is None else str(group[0].stage), group[0]) for group in shown]
     yield from _memory_table("rank", rows, second="stage")
-    if any(_bound(one) is not None for one in shown):
+    if any(_bound(group[0]) is not None for group in shown):
         yield "  left <: capacity - reserved, at most, where nothing outside torch is known"
     yield from _near(overview)
     if reason := overview.not_measurable.get("headroom"):
         yield from _wrapped(f"headroom: {reason}", "  ", "    ")
-    yield from _places((shown[0].source,))
+    yield from _places((shown[0][0].source,))
 
 
 def _near(overview: Overview) -> Iterator[str]:
@@ -171,9 +176,18 @@ def _rest(overview: Overview) -> Iterator[str]:
         yield from _places(tuple(one.source for one in overview.rejects[:3]))
 
 
-def _as_shown(stage: Stage) -> tuple[str, ...]:
-    """Stages in a row that read alike share a line."""
-    return (*(_gib(getattr(stage, name)) for _, name in _COLUMNS), _gib(_bound(stage)), str(stage.stage is None))
+def _as_shown(row: Rank | Stage) -> tuple[str, ...]:
+    """What a line of the table shows: stages in a row, and ranks of a stage, that read alike share one."""
+    apart = (str(row.stage), str(row.rank_label)) if isinstance(row, Rank) else (str(row.stage is None),)
+    return (*(_gib(getattr(row, name)) for _, name in _COLUMNS), _gib(_bound(row)), *apart)
+
+
+def _ranks_of(group: Sequence[Rank]) -> str:
+    """The ranks of a line, cut where they are many and scattered."""
+    if group[0].rank is None:
+        return group[0].rank_label or "?"
+    text = shown_ranks(tuple(sorted(one.rank for one in group if one.rank is not None)))
+    return text if len(text) <= _LABEL else f"{text[:_LABEL - 9].rpartition(',')[0]}, ... {len(group)}"
 
 
 def _span(stages: Sequence[Stage]) -> str:
@@ -203,7 +217,7 @@ def _fullest_first(rank: Rank) -> tuple[float, float, int]:
 
 def _sizes(facts: Configuration) -> str:
     named = [(name, getattr(facts, name.lower())) for name in ("TP", "PP", "VPP", "CP", "EP", "ETP", "DP")]
-    quiet = {"VPP": 1, "CP": 1, "EP": 1, "ETP": facts.tp}
+    quiet = {"VPP": 1, "CP": 1, "EP": 1, "ETP": facts.etp if (facts.ep or 1) == 1 else facts.tp}
     shown = ", ".join(f"{name} {size}" for name, size in named if size is not None and size != quiet.get(name))
     return ": ".join(filter(None, (f"{facts.world_size} ranks" if facts.world_size else "", shown)))
 
@@ -211,7 +225,7 @@ def _sizes(facts: Configuration) -> str:
 def _batch(facts: Configuration) -> str:
     micro, whole = facts.model.get("micro_batch_size"), facts.model.get("global_batch_size")
     parts = (f"micro-batch {micro}" if micro else "", f"global batch {whole}" if whole else "",
-             f"{facts.num_microbatches} micro-batches a step" if facts.num_microbatches else "",
+             f"{facts.num_microbatches} micro-batch{'es' * (facts.num_microbatches > 1)} a step" if facts.num_microbatches else "",
              f"sequence {facts.model['seq_length']}" if "seq_length" in facts.model else "")
     return ", ".join(filter(None, parts))
 

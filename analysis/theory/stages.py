@@ -79,7 +79,7 @@ def stage_layout(args: Args) -> StageLayout:
     if cells is None:
         counts = _split(args, pp)
         cells = ["t" * count for count in counts]
-        cells[0], cells[-1] = "E" + cells[0], cells[-1] + "m" * mtp + "L"
+        _end(cells, mtp)
     untied = bool(args.get("untie_embeddings_and_output_weights"))
     return StageLayout(pp, len(cells) // pp, _placed(cells, pp, output_weight=untied or pp > 1))
 
@@ -110,8 +110,14 @@ def _written_cells(args: Args, pp: int, mtp: int) -> list[str] | None:
     cells = ["t" * len(part) for part in pattern.split("|")]
     if len(cells) % pp:
         raise LedgerError(f"argument hybrid_layer_pattern has {len(cells)} parts; a multiple of pipeline_model_parallel_size {pp} would fit")
-    cells[0], cells[-1] = "E" + cells[0], cells[-1] + "m" * mtp + "L"
+    _end(cells, mtp)
     return cells
+
+
+def _end(cells: list[str], mtp: int) -> None:
+    """Embedding before the first cell, MTP and loss after the last, which is the same cell without a pipeline."""
+    cells[0] = "E" + cells[0]
+    cells[-1] += "m" * mtp + "L"
 
 
 def _placed(cells: list[str], pp: int, *, output_weight: bool) -> tuple[Cell, ...]:

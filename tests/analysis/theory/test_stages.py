@@ -74,6 +74,11 @@ def test_global_index_of_the_first_layer_is_chunk_major():
     assert [[cell.first_layer for cell in accounted.of_stage(stage)] for stage in (0, 1)] == [[0, 7], [3, 11]]
 
 
+def test_without_a_pipeline_one_cell_holds_both_ends():
+    cell = split(1, 4, mtp_num_layers=1).cells[0]
+    assert (cell.embedding, cell.loss, cell.embedding_copy) == (True, True, False)
+
+
 def test_where_embedding_mtp_norm_and_loss_live():
     layout = split(16, 61, pipeline_model_parallel_layout="Et*3|(tt|)*29,m|L", mtp_num_layers=1)
     first, standalone, last = layout.cells[0], layout.cells[30], layout.cells[31]

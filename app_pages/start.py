@@ -14,6 +14,7 @@ from app_pages._upload import Folder, Job, spool, under_root
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
 SERVER_ROOT = "HBMLEDGER_SERVER_ROOT"
+_STAGES = {"look": "Looking through the files", "read": "Reading", "commit": "Writing to the lake"}
 
 
 def show() -> None:
@@ -70,7 +71,8 @@ def _start(given: Any, run: str | None, root: str | None) -> None:
         st.session_state["folder"] = folder
         with st.spinner("Writing the upload to disk"):
             path = spool(given, folder.path, {row["run"] for row in attempts()})
-        job = Job([path], lake_root(), run, folder)
+        alone = path.name if len(given) == 1 and path.is_dir() else None  # else a rank in a single file's name would be taken out of the run's
+        job = Job([path], lake_root(), run or alone, folder)
         st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1
     st.session_state["job"] = job.start()
     st.rerun()
@@ -82,9 +84,10 @@ def _watch() -> None:
     job: Job = st.session_state["job"]
     if not job.running:
         st.rerun()
-    with st.status(f"Reading: {safe(job.stage)}", expanded=True):
-        share = min(1.0, job.done_bytes / job.total_bytes) if job.total_bytes else 0.0
-        st.progress(share, f"{size_text(job.done_bytes)} of {size_text(job.total_bytes)}, {size_text(job.rate_bytes)}/s")
+    with st.status(_STAGES.get(job.stage, "Waiting for the first file"), expanded=True):
+        share = min(1.0, job.done_bytes / job.total_bytes) if job.total_bytes and job.stage == "read" else 0.0
+        read = f"{size_text(job.done_bytes)} of {size_text(job.total_bytes)}, {size_text(job.rate_bytes)}/s"
+        st.progress(share, {"read": read, "look": f"{size_text(job.done_bytes)} so far"}.get(job.stage, " "))
         st.text(shown(job.path) or " ")
         if st.button("Cancel", icon=":material/close:", disabled=job.stop.is_set()):
             job.stop.set()

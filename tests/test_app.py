@@ -204,6 +204,29 @@ def test_an_ingest_can_be_stopped(tmp_path: Path) -> None:
     assert job.summary.cancelled
 
 
+def test_an_ingest_under_way_shows_its_stage_and_can_be_stopped(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, go = threading.Event(), threading.Event()
+
+    def slow(paths: Any, lake: Any, *, run: Any, progress: Any, cancelled: Any) -> Any:
+        progress("read", 2**20, 2**22, "logs/train.log")
+        reached.set()
+        go.wait(60)
+        raise LedgerError("stopped" if cancelled() else "not stopped")
+
+    monkeypatch.setattr("ingest.pipeline.ingest", slow)
+    app.run()
+    app.file_uploader[0].set_value(("train.log", b"x", "text/plain"))
+    app.button[0].click().run()
+    assert reached.wait(60)
+    app.run()
+    assert not app.exception
+    assert app.status[0].label == "Reading"
+    assert "logs/train.log" in words(app)
+    next(button for button in app.button if button.label == "Cancel").click().run()
+    go.set()
+    assert ended(app).error == "stopped"
+
+
 def test_a_defect_of_ours_ends_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
@@ -271,3 +294,31 @@ def test_context_shows_the_lines_around_as_text(tmp_path: Path) -> None:
     assert [line.split()[-1][0] for line in shown] == list("2345678")
     assert [line for line in shown if line.startswith(">")] == [">       5  line 5\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"]
     assert context(str(tmp_path / "gone.log"), 5) == ""
+
+
+def test_a_path_on_the_server_is_read_and_one_outside_is_refused(app: AppTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "root" / "job_1").mkdir(parents=True)
+    (tmp_path / "root" / "job_1" / "memory_stats_rank0.jsonl").write_text('{"rank": 0, "stats": {"allocated_bytes.all.peak": 1048576}}\n')
+    monkeypatch.setenv("HBMLEDGER_SERVER_ROOT", str(tmp_path / "root"))
+    app.run()
+    app.segmented_control[0].set_value("Path on the server").run()
+    app.text_input[0].set_value("../lake")
+    app.button[0].click().run()
+    assert not app.exception
+    assert "outside" in app.error[0].value
+    app.text_input[0].set_value("job_1")
+    app.button[0].click().run()
+    assert ended(app).summary.runs == ("job_1",)
+
+
+def test_two_sessions_see_the_lake_but_not_each_others_upload(app: AppTest) -> None:
+    other = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+    app.run()
+    other.run()
+    app.file_uploader[0].set_value(("memory_stats_rank3.jsonl", b'{"rank": 3, "stats": {"allocated_bytes.all.peak": 1}}\n', "text/plain"))
+    app.button[0].click().run()
+    ended(app)
+    other.run()
+    assert not other.exception
+    assert "job" not in other.session_state
+    assert list(other.dataframe[0].value["run"]) == ["memory_stats_rank3"]

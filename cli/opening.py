@@ -1,7 +1,7 @@
-"""What a verb reads: the lake that was named, or a file or folder given in place of a run.
+"""What a verb reads: the lake that was named, or a file, folder or archive given in place of a run.
 
-A single plain file is parsed in memory; a folder or an archive goes through the same ingest into a lake that lives as long as the command,
-so that the answer is the one a lake would give. With `--lake` a run name is a name even where a file of that name exists.
+A path goes through the same ingest as any other, into a lake that lives as long as the command, so that the answer is the one a lake
+would give. With `--lake` a run name is a name even where a file of that name exists.
 """
 
 from __future__ import annotations
@@ -17,16 +17,22 @@ from ingest.errors import LedgerError
 
 if TYPE_CHECKING:
     import duckdb
+
     from ingest.lake import Lake
+    from ingest.pipeline import Summary
+
+PROBLEMS_TOLD = 3
+_FILE_ENDINGS = (".log", ".out", ".txt", ".gz", ".zst", ".json", ".jsonl", ".zip", ".tar")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Runs to answer for on a connection; `run_index` null for the last attempt."""
+    """Runs to answer for on a connection; `run_index` null for the last attempt; `problems` are inputs of a path that could not be read."""
 
     connection: duckdb.DuckDBPyConnection
     runs: tuple[str, ...]
     run_index: int | None
+    problems: tuple[str, ...] = ()
 
 
 def lake_of(given: str | None) -> Lake:
@@ -42,25 +48,21 @@ def lake_of(given: str | None) -> Lake:
 @contextmanager
 def asked_run(name: str, lake: str | None) -> Iterator[Asked]:
     """The connection and runs that `RUN`, `RUN#attempt` or a path mean. Raises LedgerError."""
-    from analysis.database import connect, from_rows
+    from analysis.database import connect
+    from ingest.lake import Lake
 
-    run, run_index = _split(name)
-    path = Path(name) if Path(name).exists() else Path(run)
-    if lake is not None or not path.exists():
-        if lake is None and _looks_like_a_path(run):
+    run, run_index = (name, None) if Path(name).exists() and lake is None else _split(name)
+    if lake is not None or not Path(run).exists():
+        if lake is None and (run.startswith((".", "/", "~")) or run.endswith(_FILE_ENDINGS)):
             raise LedgerError("no such file or folder", where=run, todo="give an existing path, or the name of a run of the lake")
         yield Asked(connect(lake_of(lake)), (run,), run_index)
         return
-    run_index = None if path == Path(name) and str(path) != run else run_index
-    if _is_one_plain_file(path):
-        from ingest.parsers import parse_file
-
-        yield Asked(from_rows(parse_file(path).rows, path.name, str(path)), (path.name,), run_index)
-        return
     with TemporaryDirectory(prefix="hbmledger-") as folder:
-        connection = connect(_ingested(path, Path(folder) / "lake"))
-        runs = tuple(row[0] for row in connection.execute("SELECT DISTINCT run FROM artifacts ORDER BY run").fetchall())
-        yield Asked(connection, runs, run_index)
+        own = Lake(Path(folder) / "lake")
+        summary = _ingested(Path(run), own)
+        connection = connect(own)
+        runs = tuple(row[0] for row in connection.execute("SELECT DISTINCT run FROM artifacts WHERE status <> 'quarantined' ORDER BY run").fetchall())
+        yield Asked(connection, runs, run_index, _told(summary))
 
 
 def _split(name: str) -> tuple[str, int | None]:
@@ -68,20 +70,19 @@ def _split(name: str) -> tuple[str, int | None]:
     return (run, int(index)) if mark and index.isascii() and index.isdigit() else (name, None)
 
 
-def _looks_like_a_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or name.endswith((".log", ".out", ".txt", ".gz", ".json", ".jsonl", ".zip"))
-
-
-def _is_one_plain_file(path: Path) -> bool:
-    return path.is_file() and not path.name.endswith((".zip", ".tar", ".tgz", ".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2"))
-
-
-def _ingested(path: Path, root: Path) -> Lake:
-    from ingest.lake import Lake
+def _ingested(path: Path, lake: Lake) -> Summary:
+    """Raises LedgerError where nothing of the path could be read."""
     from ingest.pipeline import ingest
 
-    lake = Lake(root)
-    ingest([path], lake)
-    if not lake.exists() or not lake.uris("artifacts"):
-        raise LedgerError("nothing to read here", where=str(path), todo="give a folder or an archive that holds logs")
-    return lake
+    summary = ingest([path], lake)
+    if not lake.exists() or not summary.files_new - summary.files_quarantined:
+        told = summary.problems[0][1] if summary.problems else "nothing to read here"
+        raise LedgerError(told, where=summary.problems[0][0] if summary.problems else str(path), todo="give a log, a folder or an archive of logs")
+    return summary
+
+
+def _told(summary: Summary) -> tuple[str, ...]:
+    """The first inputs that could not be read, each in one sentence."""
+    told = tuple(f"{path}: {sentence}" for path, sentence in summary.problems[:PROBLEMS_TOLD])
+    more = len(summary.problems) - len(told)
+    return (*told, f"and {more} more inputs") if more else told

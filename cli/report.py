@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
-from ingest.errors import OK, LedgerError
+from ingest.errors import OK, QUARANTINED, LedgerError
 
 NAME = "report"
 HELP = "what theory said, what each rank used, and how close it came to the limit"
@@ -41,4 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         render = as_text if arguments.format == "text" else as_markdown
         print("\n".join(render(one) for one in found), end="")
-    return OK
+    for problem in asked.problems:
+        print(f"hbmledger: {problem}", file=sys.stderr)
+    return QUARANTINED if asked.problems else OK

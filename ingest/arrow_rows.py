@@ -88,6 +88,11 @@ class Collector:
         """Rows of all tables."""
         return self.kept.total() + self.rejected.total()
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of what is converted."""
+        return int(sum(part.nbytes for parts in self.tables.values() for part in parts))
+
     def squeeze(self, above: int = 0) -> None:
         """Convert what waits where it is more than `above` rows."""
         if self._waiting <= above:

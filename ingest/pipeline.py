@@ -26,7 +26,7 @@ from ingest.workers import read_units, units_of
 Progress = Callable[[str, int, int, str], None]
 """stage (`look`, `read`, `commit`), bytes done, bytes in all (0: not known yet), path."""
 
-BATCH_BYTES = 192 * 1024 * 1024
+BATCH_BYTES = 96 * 1024 * 1024
 """A batch is committed when this much of Arrow memory waits."""
 
 _ROUNDS = 5

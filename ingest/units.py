@@ -28,9 +28,10 @@ from ingest.parsers.base import Parser, Row
 from ingest.planning import WINDOW_BYTES, Job
 from ingest.sources import SEAM_BYTES, content_hash
 
-UNIT_ROWS = 300_000
-"""A unit gives back what it has after about this many rows."""
-_ARROW_ROWS = 50_000
+UNIT_ROWS, UNIT_BYTES = 300_000, 32 * 1024 * 1024
+"""A unit gives back what it has after about this many rows or bytes of Arrow."""
+
+_ARROW_ROWS = 20_000
 _SPOOL_BYTES = 16 * 1024 * 1024
 _MARKS = {"closed": "", "tail": "t", "quarantined": "q"}
 
@@ -164,7 +165,7 @@ class _Unit:
             self.quarantine(job, job.problem)
         elif job.alias:
             self._remember(job)
-        elif self._collector.count >= UNIT_ROWS:
+        elif self._collector.count >= UNIT_ROWS or self._collector.nbytes >= UNIT_BYTES:
             self._outcome.remaining.append(job)
         else:
             try:
@@ -242,7 +243,7 @@ class _Reading:
             self.rows.squeeze(above=_ARROW_ROWS)
             if piece.end_bytes >= self.end:
                 self.end, self.state = piece.end_bytes, piece.state
-            if self.rows.count >= self._budget:
+            if self.rows.count >= self._budget or self.rows.nbytes >= UNIT_BYTES:
                 self.whole = False
                 return
 

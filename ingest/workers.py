@@ -8,11 +8,13 @@ that is quarantined.
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from types import ModuleType
 
 from ingest.planning import Job
 from ingest.units import Outcome, Place, read_unit
@@ -69,8 +71,8 @@ def _pooled(waiting: deque[Unit], place: Place, workers: int, cancelled: Callabl
     pool = _pool(workers)
     try:
         while (waiting or running) and not cancelled():
-            while waiting and len(running) < 2 * workers:
-                running[pool.submit(read_unit, waiting[0], place)] = waiting[0]
+            while waiting and len(running) <= workers:
+                running[_submit(pool, waiting[0], place)] = waiting[0]
                 waiting.popleft()
             done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
             for future in done:
@@ -88,7 +90,7 @@ def _carefully(unit: Unit, place: Place) -> Iterator[Outcome]:
     """One unit in a process of its own, halved where it kills that too, down to the one job to quarantine."""
     with _pool(1) as pool:
         try:
-            yield pool.submit(read_unit, unit, place).result()
+            yield _submit(pool, unit, place).result()
             return
         except BrokenProcessPool:
             pass
@@ -107,6 +109,19 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(["ingest.units"])
     return ProcessPoolExecutor(workers, mp_context=context)
+
+
+def _submit(pool: ProcessPoolExecutor, unit: Unit, place: Place) -> Future[Outcome]:
+    """Submitting starts workers, and a worker first runs the main script again: a user's script without a guard, or a whole web page.
+
+    Ours need nothing of it, so they are shown an empty one.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        return pool.submit(read_unit, unit, place)
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _put_back(waiting: deque[Unit], outcome: Outcome) -> None:

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from ingest.lake import Lake
 from ingest.pipeline import ingest
 from ingest.planning import Job
 from ingest.units import Outcome, Place
+from tests.conftest import ROOT
 from tests.ingest.toy import visible
 
 FILES = 300
@@ -51,3 +54,10 @@ def test_a_file_that_kills_its_worker_is_quarantined_and_the_others_are_read(
     assert [Path(path).name for path, _ in summary.problems] == ["memory_stats_7.jsonl"]
     assert "ended by the system" in summary.problems[0][1]
     assert (summary.files_new, len(visible(Lake(tmp_path / "lake")))) == (FILES - 1, FILES - 1)
+
+
+def test_a_script_without_a_guard_may_ingest(folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"from ingest.pipeline import ingest\nprint(ingest([{str(folder)!r}], {str(tmp_path / 'lake')!r}, workers=2).files_new)\n")
+    done = subprocess.run([sys.executable, str(script)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert (done.stdout, done.stderr) == (f"{FILES}\n", "")

@@ -1,0 +1,47 @@
+"""Printed numbers as exact integers of bytes.
+
+Decimal arithmetic, not float: `18633.24462890625` MiB is a whole number of bytes and must come out as that number. "MB" and
+"GB" are binary here except where a recogniser says that its program prints decimal ones.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+KIB, MIB, GIB, TIB, GB = 2**10, 2**20, 2**30, 2**40, 10**9
+UNITS = {"b": 1, "bytes": 1, "kib": KIB, "kb": KIB, "mib": MIB, "mb": MIB, "gib": GIB, "gb": GIB, "tib": TIB, "tb": TIB}
+LARGEST_BYTES = 2**50
+"""No device holds a pebibyte: a larger figure is an overflow."""
+NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+
+
+def size(text: str, unit: str | int) -> int:
+    """Bytes of a printed size; `unit` is a name of `UNITS` or a factor."""
+    factor = unit if isinstance(unit, int) else UNITS[unit.lower()]
+    return int((Decimal(text) * factor).to_integral_value())
+
+
+def decimals(text: str) -> int:
+    """How many digits stand after the point."""
+    return len(text.split(".", 1)[1]) if "." in text else 0
+
+
+def rounding(text: str, unit: str | int) -> int:
+    """Largest error in bytes of a figure rounded to its last printed digit."""
+    factor = unit if isinstance(unit, int) else UNITS[unit.lower()]
+    return int(factor * Decimal(5) * Decimal(10) ** -(decimals(text) + 1)) + 1
+
+
+def number(text: str) -> float | None:
+    """A printed number, null where it is none (`nan` and `inf` included: no measure can use them)."""
+    try:
+        value = Decimal(text.strip().replace(",", ""))
+    except InvalidOperation:
+        return None
+    return float(value) if value.is_finite() else None
+
+
+def believable(*sizes: int | None) -> bool:
+    """Whether sizes can be true: not all zero, none negative, none beyond any device."""
+    known = [one for one in sizes if one is not None]
+    return bool(known) and any(known) and all(0 <= one <= LARGEST_BYTES for one in known)

@@ -1,0 +1,15 @@
+"""The visible list of what the log parser recognises: one file a kind of record."""
+
+from __future__ import annotations
+
+from ingest.parsers.log.arguments import ArgumentDumps, CommandLines, ConfigReprs
+from ingest.parsers.log.iterations import IterationLines
+from ingest.parsers.log.memory import MemoryLines
+from ingest.parsers.log.parameters import ParameterCounts
+from ingest.parsers.log.records import Recognizer
+from ingest.parsers.log.theory import TheoryBlocks
+from ingest.parsers.log.world import WorldLines
+
+RECOGNIZERS: tuple[Recognizer, ...] = (
+    MemoryLines(), IterationLines(), TheoryBlocks(), ParameterCounts(), WorldLines(), ArgumentDumps(), ConfigReprs(), CommandLines(),
+)

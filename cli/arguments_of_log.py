@@ -32,7 +32,7 @@ def arguments_of_rows(run_args: Iterable[Row], runs: Iterable[Row], run_index: i
 def _rows_of_log(path: str) -> dict[str, list[dict[str, Any]]]:
     """Every table's rows of one file; the parsers are loaded only here, so that `theory --args` starts without them."""
     try:
-        parse_file = importlib.import_module("ingest.parsers").parse_file
+        parse_file = importlib.import_module("ingest.parsers.reading").parse_file
     except (ImportError, AttributeError) as error:
         raise LedgerError("this installation has no log parser", where=path, todo="give --args FILE.json") from error
     rows: dict[str, list[dict[str, Any]]] = parse_file(Path(path)).rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ingest.parsers.base import Parser
+from ingest.parsers.log import MEGATRON_LOG
 from ingest.parsers.memory_stats import MEMORY_STATS
 
-PARSERS: tuple[Parser, ...] = (MEMORY_STATS,)
+PARSERS: tuple[Parser, ...] = (MEMORY_STATS, MEGATRON_LOG)

@@ -20,6 +20,7 @@ from ingest.errors import LedgerError
 from ingest.parsers import allocator_stats
 from ingest.parsers.allocator_stats import Reading
 from ingest.parsers.base import PIECE_ROWS, Piece
+from ingest.parsers.names import local_rank_of, rank_of
 
 LARGEST_RECORD_BYTES = 64 * 2**20
 _TOKEN = re.compile(rb'"(?:\\.|[^"\\\n])*"|[\[\](){}]')
@@ -32,12 +33,6 @@ _COUNTER = re.compile(
     rb"""["'](?:max_)?(?:(?:allocated|reserved)_bytes(?:\.\w+\.\w+)?|memory_(?:allocated|reserved))["']\s*[:,]\s*(?:-?\d|\{)""")
 _ITERATION_IN_NAME = re.compile(r"(?:step|iter|iteration)[_-]?0*(\d+)", re.IGNORECASE)
 _LOGGER_KEYS = ("log", "message", "msg", "tag")
-
-
-def rank_of(path: str) -> int | None:
-    """The global rank that a file's name proves."""
-    found = re.search(r"rank[_-]?0*(\d{1,6})(?!\d)", path.rsplit("/", 1)[-1], re.IGNORECASE)
-    return int(found.group(1)) if found else None
 
 
 class MemoryStats:
@@ -106,7 +101,9 @@ class _Reader:
         self.line = known.get("line", 0)
         self.attempts = {rank: _Attempt(*values) for rank, values in known.get("attempts", {}).items()}
         found = _ITERATION_IN_NAME.search(self.path.rsplit("/", 1)[-1])
-        self.named = Reading(rank=rank_of(self.path), iteration=int(found.group(1)) if found else None)
+        local = local_rank_of(self.path)
+        self.named = Reading(rank=rank_of(self.path), rank_label=None if local is None else f"local {local}",
+                             iteration=int(found.group(1)) if found else None)
 
     @property
     def closed(self) -> bool:

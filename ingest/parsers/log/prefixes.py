@@ -1,0 +1,87 @@
+"""What launchers put before a line, taken off in any order: torchrun, srun, pdsh, MPI, Ray, Kubernetes, loggers.
+
+Only what is surely a prefix is taken; recognisers search inside the text, so a prefix left standing costs nothing, while a payload
+eaten loses a record. A GLOBAL rank is believed only where the prefix means one (`[rank3]:`, `[rank-3/8]`, `[1,3]<stdout>:`); torchrun's
+`[default3]:` is a local rank and srun's `3:` a task, kept as labels.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from ingest.parsers.log.records import LogLine
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\ufeff")
+STAMP = r"\d{4}[-/]\d\d[-/]\d\d[T_ -]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?"
+PREFIXES: tuple[tuple[str, re.Pattern[str]], ...] = tuple((name, re.compile(pattern)) for name, pattern in (
+    ("torchrun", r"\s*\[(?!rank\d)(?P<role>[A-Za-z_]+)(?P<local>\d+)\]:\s?"),
+    ("mpi", r"\s*\[\d+,(?:mpirank:)?(?P<rank>\d+)(?:,[\w.-]+)?\]<std(?:out|err)>:\s?"),
+    ("primus", r"\s*\[\d{8} \d\d:\d\d:\d\d\]\[rank-(?P<rank>\d+)/(?P<world>\d+)\]\[\w+ *\] *(?:\[-*[\w.]+:\d+\] *:? ?)?"),
+    ("ray", r"\s*\((?P<actor>[A-Za-z_][\w.]*) pid=(?P<pid>\d+)(?:, ip=(?P<host>[\w.:-]+))?\)\s?"),
+    ("kubectl", r"\s*\[pod/(?P<pod>[^/\]]+)/(?P<container>[^\]]+)\]\s?"),
+    ("host_local", r"\s*\[(?P<host>[A-Za-z][\w.-]*):(?P<local>\d+)\]:\s?"),
+    ("stamp_actor", rf"\s*\[(?P<at>{STAMP}) (?P<actor>[\w-]+)\]\s?"),
+    ("module", r"\s*[\w/]+\.py:\d+ - "),
+    ("logger", r"\s*(?:DEBUG|INFO|WARNING|ERROR):[\w.]+:"),
+    ("loguru", rf"\s*(?P<at>{STAMP}) \| \w+ *\| [\w.<>]+:[\w.<>]+:\d+ - "),
+    ("mindspeed", rf"\s*(?:DEBUG|INFO|WARNING|ERROR) \[(?P<at>{STAMP})\] >>\s"),
+    ("stamp", rf"\s*(?P<at>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))\s"),
+    ("torchx", r"(?P<role>[A-Za-z][\w-]*)/(?P<replica>\d+) (?=\[)"),
+    ("comment", r"\s*# (?=\[)"),
+    ("task", r"\s{0,6}(?P<task>\d{1,6}):\s"),
+    ("pdsh", r"(?P<host>[A-Za-z][\w-]*\d[\w.-]*): (?=[\[ ])"),
+))
+RANK = re.compile(r"\s*\[rank(?P<rank>\d+)\]:\s?")
+
+
+def log_line(text: str, number: int, offset: int) -> LogLine:
+    """The payload of a line and what its prefixes say."""
+    text = ANSI.sub("", text) if "\x1b" in text or "\ufeff" in text else text
+    line = LogLine(text, number, offset)
+    found = True
+    while found:
+        found = False
+        if match := RANK.match(line.text):
+            line.rank = int(match["rank"])
+            found = True
+        else:
+            for name, pattern in PREFIXES:
+                if (match := pattern.match(line.text)) and match.end():
+                    _note(line, name, match)
+                    found = True
+                    break
+        if found and match:
+            line.text = line.text[match.end():]
+    if line.rank is None and line.rank_label is None:
+        for key, word in (("task", "task"), ("local", "local")):
+            if key in line.prefix:
+                line.rank_label = f"{word} {line.prefix[key]}"
+    return line
+
+
+def _note(line: LogLine, name: str, match: re.Match[str]) -> None:
+    line.prefix.setdefault("launcher", name)
+    for key, value in match.groupdict().items():
+        if value is None:
+            continue
+        if key == "rank":
+            line.rank = int(value)
+        elif key == "host":
+            line.host = value
+        elif key == "at":
+            line.at = moment(value)
+        else:
+            line.prefix[key] = value
+
+
+def moment(text: str) -> datetime | None:
+    """A printed time as the log's own clock; None where it is no time."""
+    text = text.replace("/", "-").replace("_", " ").replace(",", ".").rstrip("Z")
+    if re.match(r"\d{4}-\d\d-\d\d-", text):
+        text = f"{text[:10]} {text[11:]}"
+    text = re.sub(r"(\.\d{6})\d+", r"\1", text)
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=None)
+    except ValueError:
+        return None

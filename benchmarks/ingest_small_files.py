@@ -24,7 +24,7 @@ def write_files(folder: Path, count: int) -> int:
     for rank in range(count):
         lines = [f"using world size: {count}, data-parallel size: {count // 8}, tensor-model-parallel size: 8, pipeline-model-parallel size: 1"]
         for step in range(1, 11):
-            figures = f"allocated: {20000.5 + rank % 97:.2f} | max allocated: {30000.25 + step:.2f} | reserved: 33000.0 | max reserved: 33000.0"
+            figures = f"allocated: {20000.5 + rank % 97:.2f} | max allocated: {30000.25 + step:.2f} | reserved: 33000.00 | max reserved: 33000.00"
             lines.append(f"[Rank {rank}] (after {step} iterations) memory (MB) | {figures}")
             lines.append("some other line that a training script prints, of no interest")
         data = "\n".join(lines) + "\n"
@@ -40,7 +40,7 @@ def report(name: str, summary: Summary, began: float) -> None:
     peak = [resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(
         f"{name}: {time.monotonic() - began:.1f} s, {summary.files_new} new, {summary.files_unchanged} unchanged, "
-        f"{sum(summary.rows.values()):,} rows, {summary.files_quarantined} quarantined, peak {peak[0]:.0f} MiB (worker {peak[1]:.0f} MiB)"
+        f"{sum(summary.rows.values()):,} rows, {summary.rejects:,} rejects, {summary.files_quarantined} quarantined, peak {peak[0]:.0f} MiB (worker {peak[1]:.0f} MiB)"
     )
 
 

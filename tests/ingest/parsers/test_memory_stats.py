@@ -93,6 +93,8 @@ def test_rank_and_step_come_from_content_then_keys_then_the_name():
     assert [row["rank"] for row in rows(json.dumps([FLAT, FLAT]).encode())["memory_stats"]] == [None, None]
     [row] = rows(json.dumps({"local_rank": 1, **FLAT}).encode())["memory_stats"]
     assert (row["rank"], row["rank_label"]) == (None, "local 1")
+    [row] = rows(json.dumps(FLAT).encode(), "logs/attempt_0/3/stats.json")["memory_stats"]
+    assert (row["rank"], row["rank_label"]) == (None, "local 3")
 
 
 @pytest.mark.parametrize("wrong", [

@@ -111,7 +111,7 @@ def _fullest(ranks: Sequence[Rank]) -> Verdict:
         top = max(ranks, key=lambda rank: rank.max_allocated_bytes or 0)
         return Verdict("undetermined", f"Cannot judge: no reserved memory and no capacity in the artifacts. {_name(top)} allocated most: "
                        f"{size_text(top.max_allocated_bytes)} at its peak.", _places(top))
-    top = max(held, key=lambda rank: rank.max_reserved_bytes or 0)
+    top = max(held, key=lambda rank: (rank.max_reserved_bytes or 0, rank.max_allocated_bytes or 0))
     return Verdict("undetermined", f"Cannot judge how close: no capacity in the artifacts, give --capacity. {_name(top)} is the fullest: "
                    f"{size_text(top.max_reserved_bytes)} reserved, {size_text(top.max_allocated_bytes)} allocated at its peak.", _places(top))
 

@@ -17,3 +17,8 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip(f"needs the shared data folder, looked in {folder} (set HBMLEDGER_SHARED)")
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--regenerate` writes golden outputs anew, where a test compares with some."""
+    parser.addoption("--regenerate", action="store_true", help="write golden outputs and README sessions anew")

@@ -1,9 +1,10 @@
 """Files inside folders and archives, one after the other, with nothing trusted.
 
-Folders are walked in order of names; a folder reached twice (a loop of links) is entered once, hidden entries and Delta tables are left
-out. Members of zip and tar archives (tar also compressed) are streamed, never extracted to a place that the archive names. A member with
-an absolute or climbing name, a link, a device, a sparse file, an encrypted or a nested archive is refused with a sentence, and the others are
-read. An archive that grows beyond `Limits` ends there. Not `extractall`: it writes where the archive says and has no limit.
+Folders are walked in order of names; a folder reached twice (a loop of links) is entered once, hidden entries, Delta tables and program
+text (`SOURCES`) are left out. Members of zip and tar archives (tar also compressed) are streamed, never extracted to a place that the
+archive names. A member with an absolute or climbing name, a link, a device, a sparse file, an encrypted or a nested archive is refused with
+a sentence, and the others are read. An archive that grows beyond `Limits` ends there. Not `extractall`: it writes where the archive says and
+has no limit.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from ingest.artifacts import HEAD_BYTES, LIMITS, Limits, compression, damage, de
 from ingest.errors import QUARANTINED, LedgerError
 
 _NOT_ARCHIVES = (".npz", ".pt", ".pth", ".whl", ".jar", ".docx", ".xlsx")  # zip inside, but one document
+SOURCES = (".py", ".pyc", ".md", ".rst", ".html", ".ipynb", ".patch", ".diff", ".toml", ".lock", ".c", ".cc", ".cpp", ".cu", ".h", ".js", ".css")
+"""Program text and pages: they quote what programs print and are no records of a run. Read only where given by themselves."""
+
 _DIRECTORY_BYTES = 64 * 1024 * 1024
 _HEADER_BYTES = 1024 * 1024
 BROKEN = (tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OSError, EOFError, struct.error)
@@ -48,7 +52,7 @@ def files_below(path: Path) -> Iterator[tuple[Path, str | None]]:
             continue
         seen.add((status.st_dev, status.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from ((Path(folder, name), None) for name in sorted(files) if not name.startswith("."))
+        yield from ((Path(folder, name), None) for name in sorted(files) if not (name.startswith(".") or name.lower().endswith(SOURCES)))
     yield from ((Path(os.fsdecode(error.filename)), f"the folder cannot be listed: {error.strerror}") for error in failed)
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ingest.archives import BROKEN, archive_kind, files_below, members
+from ingest.archives import BROKEN, SOURCES, archive_kind, files_below, members
 from ingest.artifacts import open_stream
 from ingest.errors import LedgerError
 from ingest.lake import Source
@@ -118,6 +118,8 @@ def _examined(file: Found, known: Known) -> list[Found]:
 def _members(file: Found, known: Known) -> Iterator[Found]:
     try:
         for member in members(file.file):
+            if member.name.lower().endswith(SOURCES):
+                continue
             name = member.name.encode("utf-8", "backslashreplace").decode()
             found = replace(file, path=f"{file.path}!{name}", member=member.name)
             try:

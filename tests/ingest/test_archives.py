@@ -104,7 +104,8 @@ def test_a_cut_archive_is_one_sentence(tmp_path: Path, keep: int) -> None:
 
 def test_a_directory_loop_is_walked_once(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
-    (tmp_path / "a/b/x.log").touch()
+    for name in ("x.log", "train.py", ".hidden"):
+        (tmp_path / "a/b" / name).touch()
     (tmp_path / "a/b/up").symlink_to(tmp_path / "a")
     (tmp_path / "a/again").symlink_to(tmp_path / "a/b")
     assert [(path.name, problem) for path, problem in files_below(tmp_path)] == [("x.log", None)]

@@ -1,0 +1,56 @@
+"""Every page of the app on every sample run, with the figures the samples were made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from ingest.lake import Lake
+from ingest.pipeline import ingest
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = ("dense_7b5_pp2", "moe_16ranks", "oom_run")
+MEASURED = {"dense_7b5_pp2": "4 of 256", "moe_16ranks": "16 of 16"}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A lake of the three samples."""
+    root = tmp_path_factory.mktemp("samples") / "lake"
+    ingest([ROOT / "sample_data" / run for run in RUNS], Lake(root))
+    return str(root)
+
+
+@pytest.fixture
+def app(lake: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    monkeypatch.setenv("HBMLEDGER_LAKE", lake)
+    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("page", ["overview", "theory", "rejects"])
+def test_page_on_a_sample(app: AppTest, page: str, run: str) -> None:
+    app.run()
+    app.switch_page(f"app_pages/{page}.py")
+    app.query_params["run"] = run
+    app.run()
+    assert not app.exception
+    assert not app.error or (page, run) == ("overview", "oom_run")
+    assert app.selectbox[0].value == run
+
+
+@pytest.mark.parametrize("run", sorted(MEASURED))
+def test_overview_counts_the_ranks_of_a_sample(app: AppTest, run: str) -> None:
+    app.run()
+    app.switch_page("app_pages/overview.py")
+    app.query_params["run"] = run
+    app.run()
+    assert {one.label: one.value for one in app.metric}["Ranks measured"] == MEASURED[run]
+
+
+def test_start_lists_the_samples(app: AppTest) -> None:
+    app.run()
+    assert not app.exception
+    assert set(app.dataframe[0].value["run"]) == set(RUNS)

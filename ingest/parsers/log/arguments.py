@@ -18,7 +18,8 @@ _LONG = re.compile(r"^  (?P<name>[a-z_]\w{46,})  (?P<value>.*)$")
 _TYPED = re.compile(r"^\s*(?P<name>[A-Za-z_]\w*)\s+: (?P<value>.*) \((?P<type>NoneType|bool|int|float|str|list|dict|tuple|dtype|[\w.]+)\)\s*$")
 _CONFIG = re.compile(r"(?P<what>DistributedDataParallelConfig|OptimizerConfig)\((?P<body>.*)\)")
 _ITEM = re.compile(r"(?P<name>[A-Za-z_]\w*)=")
-_OPTION = re.compile(r"(?<!\S)--(?P<name>[a-z][a-z0-9-]*[a-z0-9])(?:[= ]+(?P<value>(?!-[-a-z])(?:'[^']*'|\"[^\"]*\"|[^\s\\|;&]+)))?")
+_OPTION = re.compile(
+    r"(?<!\S)--(?P<name>[a-z][a-z0-9-]*[a-z0-9])(?:[= ]+(?P<value>(?!-[-a-z])(?:'[^']*'|\"[^\"]*\"|[^\s\\|;&]+)))?")
 _RUN_SIZES = ("world_size", "tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
               "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "data_parallel_size", "padded_vocab_size")
 _NEVER = re.compile(r"\[Rank \S+\] \(|iteration\s+\d+/|NCCL (?:INFO|WARN)|^\S+: |^\[|^[-=]{12,}|^(?:using|setting|building|time|WARNING|INFO)\b|^> |^ > ")
@@ -67,7 +68,8 @@ class Dump:
             self.strange = 0
             return Fed.TAKEN
         self.strange += 1
-        if _HEADER.search(line.text) or self.strange > 40 or self.lines > LONGEST_DUMP or (not self.arguments and self.strange > 3):
+        lost = self.strange > 40 or self.lines > LONGEST_DUMP or (not self.arguments and self.strange > 3)
+        if lost or _HEADER.search(line.text):
             self.finish(context)
             return Fed.CLOSED_BEFORE
         return Fed.FOREIGN if not self._continues(line) else Fed.TAKEN

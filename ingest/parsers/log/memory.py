@@ -13,7 +13,8 @@ from ingest.parsers.base import Row
 from ingest.parsers.log.quantities import GB, NUMBER, believable, decimals, rounding, size
 from ingest.parsers.log.records import Context, LogLine
 
-_HEAD = re.compile(r"(?:\[Rank ?(?P<rank>[\w-]+)\]\s*)?(?:\((?P<label>[^()|]{1,80})\)|(?P<old>after \d+ iterations))\s+memory \((?P<unit>[MG]i?B)\)\s*\|")
+_HEAD = re.compile(
+    r"(?:\[Rank ?(?P<rank>[\w-]+)\]\s*)?(?:\((?P<label>[^()|]{1,80})\)|(?P<old>after \d+ iterations))\s+memory \((?P<unit>[MG]i?B)\)\s*\|")
 _FIELD = re.compile(rf"\s*\**\s*(?P<name>[A-Za-z][\w -]*?)\s*:\s*(?P<value>{NUMBER})(?P<tail>\**)(?![\w.])\s*(?P<end>\|?)")
 _STEP = re.compile(r"after (\d+) iterations?$|(before|after) save_checkpoint for iteration (\d+)$|iteration (\d+)")
 _COLUMNS = {
@@ -46,11 +47,23 @@ class MemoryLines:
         columns, other = (_bridge(fields) if bridge else _megatron(fields, head["unit"]))
         if not (columns.keys() >= _ALL or (bridge and {"allocated_bytes", "max_allocated_bytes"} <= columns.keys())) or _torn(fields, bridge):
             context.reject(line, head.group() + body, "a memory record whose fields are not all there")
+            if head.end() + len(body) < len(line.text):
+                self._certain(line, context, head, body)
             return
         row = _who_when(head, line, context)
         sizes = [columns.get(name) for name in (*sorted(_ALL), "device_used_bytes")]
         context.emit("rank_memory", line, **row, source="bridge_log" if bridge else "megatron_log", scope="cumulative", **columns,
                      rounding_bytes=_rounding(fields, head["unit"], bridge), valid=believable(*sizes), at=line.at, other=other or None)
+
+
+    def _certain(self, line: LogLine, context: Context, head: re.Match[str], body: str) -> None:
+        """What another rank's record ran into: the fields before the collision, each closed by its bar."""
+        closed = _fields(body[:body.rfind("|") + 1])
+        columns, _ = _megatron(closed, head["unit"])
+        if columns and not _torn(closed, bridge=False):
+            context.emit("rank_memory", line, **_who_when(head, line, context), source="megatron_log", scope="cumulative", **columns,
+                         rounding_bytes=_rounding(closed, head["unit"], bridge=False), valid=believable(*columns.values()), at=line.at,
+                         other={"damaged": "true"})
 
 
 def _fields(body: str) -> dict[str, str]:

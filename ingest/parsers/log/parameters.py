@@ -10,9 +10,12 @@ import re
 from ingest.parsers.log.records import Context, Fed, LogLine
 
 _COUNT = re.compile(
-    r"number of parameters on (?:model parallel rank (?P<old>\d+)|\(tensor(?P<middle>, [\w, ]*?)?, pipeline\) model parallel rank "
+    r"number of parameters on (?:model parallel rank (?P<old>\d+)|"
+    r"\(tensor(?P<middle>, [\w, ]*?)?, pipeline\) model parallel rank "
     r"\((?P<tp>\d+)(?:, (?P<gtp>\d+))?, (?P<pp>\d+)\)): (?P<count>\d+)(?=\D|$)")
-_BUCKET = re.compile(r"Params for bucket (?P<index>\d+) \((?P<count>\d+) elements(?:, (?P<padded>\d+) padded size)?(?P<more>[^)]*(?:\(s\)[^)]*)?)\):?")
+_BUCKET = re.compile(
+    r"Params for bucket (?P<index>\d+) \((?P<count>\d+) elements"
+    r"(?:, (?P<padded>\d+) padded size)?(?P<more>[^)]*(?:\(s\)[^)]*)?)\):?")
 _BUCKETS = re.compile(r"Number of buckets for gradient all-reduce / reduce-scatter: (\d+)")
 _NAME = re.compile(r"^\s+(?P<name>[\w.]+)(?: \((?P<note>[^)]*)\))?\s*$")
 
@@ -26,12 +29,18 @@ class ParameterCounts:
         """Every count of the line; a bucket opens a group."""
         counts = list(_COUNT.finditer(line.text))
         for match in counts:
-            where = {"model_parallel_rank": int(match["old"])} if match["old"] else {"tensor_rank": int(match["tp"]), "pipeline_rank": int(match["pp"])}
-            context.emit("parameter_counts", line, **where, parameters=int(match["count"]), other={"gtp_weight_remat_rank": match["gtp"]} if match["gtp"] else None)
+            context.emit("parameter_counts", line, **_where(match), parameters=int(match["count"]),
+                         other={"gtp_weight_remat_rank": match["gtp"]} if match["gtp"] else None)
         if bucket := _BUCKET.search(line.text):
             context.open(Bucket(line, bucket))
             return True
         return bool(counts)
+
+
+def _where(match: re.Match[str]) -> dict[str, int]:
+    if match["old"]:
+        return {"model_parallel_rank": int(match["old"])}
+    return {"tensor_rank": int(match["tp"]), "pipeline_rank": int(match["pp"])}
 
 
 class Bucket:
@@ -48,7 +57,8 @@ class Bucket:
             self.names.append(match["name"])
             return Fed.TAKEN
         self.foreign += 1
-        if self.foreign > 3 or _BUCKET.search(line.text) or _BUCKETS.search(line.text) or (line.rank, line.rank_label) == (self.line.rank, self.line.rank_label):
+        same = (line.rank, line.rank_label) == (self.line.rank, self.line.rank_label)
+        if same or self.foreign > 3 or _BUCKET.search(line.text) or _BUCKETS.search(line.text):
             self.finish(context)
             return Fed.CLOSED_BEFORE
         return Fed.FOREIGN

@@ -52,7 +52,9 @@ class Group(Protocol):
 class Recognizer(Protocol):
     """Finds the records of one kind. `literals`: at least one of them occurs in every line it wants (the fast pre-filter)."""
 
-    literals: tuple[str, ...]
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """Strings of which a wanted line has at least one."""
 
     def take(self, line: LogLine, context: Context) -> bool:
         """Emit the records in the line through `context`; open groups with `context.open`. True where something was found."""

@@ -12,8 +12,11 @@ from ingest.parsers.base import Row
 from ingest.parsers.log.records import Context, LogLine
 
 _WORLD = re.compile(r"using world size: (?P<world>\d+)\b(?P<rest>.*)")
-_SIZE = re.compile(r"(?P<name>(?:encoder-)?(?:data|tensor|pipeline|context|expert)[\w-]*?-parallel|(?<!tensor-)(?<!pipeline-)model-parallel)[ -]size: (?P<value>\d+)")
-_NAMES = {"data-parallel": "data_parallel_size", "tensor-model-parallel": "tensor_model_parallel_size", "model-parallel": "tensor_model_parallel_size",
+_SIZE = re.compile(
+    r"(?P<name>(?:encoder-)?(?:data|tensor|pipeline|context|expert)[\w-]*?-parallel|"
+    r"(?<!tensor-)(?<!pipeline-)model-parallel)[ -]size: (?P<value>\d+)")
+_NAMES = {"data-parallel": "data_parallel_size", "tensor-model-parallel": "tensor_model_parallel_size",
+          "model-parallel": "tensor_model_parallel_size",
           "pipeline-model-parallel": "pipeline_model_parallel_size", "context-parallel": "context_parallel_size",
           "expert-model-parallel": "expert_model_parallel_size", "expert-tensor-parallel": "expert_tensor_parallel_size"}
 _VOCABULARY = re.compile(r"> padded vocab \(size: (?P<vocab>\d+)\) with (?P<dummy>\d+) dummy tokens \(new size: (?P<padded>\d+)\)")
@@ -21,7 +24,8 @@ _MICROBATCHES = re.compile(r"setting number of micro-?batches to constant (\d+)(
 _BATCH = re.compile(r"setting global batch size to (\d+)(?!\d)")
 _DTYPE = re.compile(r"using (torch\.\w+) for parameters")
 _INIT = re.compile(r"> initialized (?P<axis>tensor|pipeline|gtp weight remat|expert|context)[\w -]*? with size (?P<value>\d+)")
-_BANNERS = re.compile(r"\b(?P<name>Megatron[- ]Core|megatron[-_]core|Transformer Engine|PyTorch|NCCL|torch)[ _]?[Vv]ersion:? ?v?(?P<value>\d[\w.+-]*)")
+_BANNERS = re.compile(
+    r"\b(?P<name>Megatron[- ]Core|megatron[-_]core|Transformer Engine|PyTorch|NCCL|torch)[ _]?[Vv]ersion:? ?v?(?P<value>\d[\w.+-]*)")
 _INIT_NAMES = {"tensor": "tensor_model_parallel_size", "pipeline": "pipeline_model_parallel_size", "expert": "expert_model_parallel_size",
                "context": "context_parallel_size"}
 
@@ -59,7 +63,8 @@ def _world(line: LogLine, context: Context) -> bool:
 def _vocabulary(line: LogLine, context: Context) -> bool:
     match = _VOCABULARY.search(line.text)
     if match:
-        context.emit("runs", line, rank=None, vocab_size=int(match["vocab"]), padded_vocab_size=int(match["padded"]), other={"dummy_tokens": match["dummy"]})
+        context.emit("runs", line, rank=None, vocab_size=int(match["vocab"]),
+                     padded_vocab_size=int(match["padded"]), other={"dummy_tokens": match["dummy"]})
     return bool(match)
 
 

@@ -78,7 +78,8 @@ def attempts_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int 
         found = (0,)
     if not found:
         names = [row["run"] for row in records(connection, "SELECT DISTINCT run FROM run_attempts ORDER BY run")]
-        close = get_close_matches(run, names, 5, 0.4) or [name for name in names if run.lower() in name.lower()][:5]
+        within = [name for name in names if run.lower() in name.lower()]
+        close = list(dict.fromkeys(within + get_close_matches(run, names, 5, 0.5)))[:5]
         raise LedgerError(f"no run {run!r}", todo=f"near it: {', '.join(close)}" if close else "`hbmledger runs` lists the runs of the lake")
     if run_index is not None and run_index not in found:
         raise LedgerError(f"run {run!r} has no attempt {run_index}", todo=f"it has {', '.join(f'{run}#{one}' for one in found)}")

@@ -8,14 +8,16 @@ WITH active AS (
     WHERE COALESCE(valid, TRUE) AND rank IS NOT NULL
     GROUP BY run, run_index, rank
 ), died AS (
-    SELECT run, run_index, rank, MAX(capacity_bytes - free_bytes - COALESCE(reserved_bytes, allocated_bytes + reserved_unallocated_bytes)) AS outside_bytes
+    SELECT run, run_index, rank,
+        MAX(capacity_bytes - free_bytes - COALESCE(reserved_bytes, allocated_bytes + reserved_unallocated_bytes)) AS outside_bytes
     FROM oom_events
     WHERE rank IS NOT NULL
     GROUP BY run, run_index, rank
 ), own AS (
     SELECT
         latest.*, layout.pp, layout.tp, layout.cp, layout.ep, layout.dp, active.max_active_bytes,
-        CASE WHEN latest.outside_bytes IS NOT NULL THEN latest.outside_bytes WHEN died.outside_bytes >= 0 THEN died.outside_bytes END AS own_outside_bytes
+        CASE WHEN latest.outside_bytes IS NOT NULL THEN latest.outside_bytes
+             WHEN died.outside_bytes >= 0 THEN died.outside_bytes END AS own_outside_bytes
     FROM rank_latest AS latest
     LEFT JOIN rank_layout AS layout ON layout.run = latest.run AND layout.run_index = latest.run_index AND layout.rank = latest.rank
     LEFT JOIN active ON active.run = latest.run AND active.run_index = latest.run_index AND active.rank = latest.rank
@@ -24,7 +26,8 @@ WITH active AS (
     SELECT run, run_index, pp, MAX(own_outside_bytes) AS stage_outside_bytes FROM own WHERE pp IS NOT NULL GROUP BY run, run_index, pp
 ), known AS (
     SELECT
-        own.run, own.run_index, own.rank, own.rank_label, own.pp, own.tp, own.cp, own.ep, own.dp, own.iteration, own.scope, own.records, own.iterations,
+        own.run, own.run_index, own.rank, own.rank_label, own.pp, own.tp, own.cp, own.ep, own.dp,
+        own.iteration, own.scope, own.records, own.iterations,
         own.allocated_bytes, own.max_allocated_bytes, own.reserved_bytes, own.max_reserved_bytes, own.device_used_bytes,
         CASE WHEN own.max_active_bytes > own.max_allocated_bytes THEN own.max_active_bytes ELSE own.max_allocated_bytes END AS peak_bytes,
         COALESCE(own.own_outside_bytes, stage.stage_outside_bytes) AS outside_bytes,

@@ -6,8 +6,10 @@ WITH measured AS (
         run, run_index, rank, CASE WHEN rank IS NULL THEN COALESCE(rank_label, 'not told') END AS rank_label, iteration,
         COALESCE(phase, 'train') AS phase, source, scope, allocated_bytes, max_allocated_bytes, reserved_bytes, max_reserved_bytes,
         device_used_bytes, device_total_bytes, rounding_bytes, artifact, line,
-        CASE WHEN max_allocated_bytes IS NULL OR allocated_bytes > max_allocated_bytes THEN allocated_bytes ELSE max_allocated_bytes END AS peak_allocated_bytes,
-        CASE WHEN max_reserved_bytes IS NULL OR reserved_bytes > max_reserved_bytes THEN reserved_bytes ELSE max_reserved_bytes END AS peak_reserved_bytes,
+        CASE WHEN max_allocated_bytes IS NULL OR allocated_bytes > max_allocated_bytes THEN allocated_bytes
+             ELSE max_allocated_bytes END AS peak_allocated_bytes,
+        CASE WHEN max_reserved_bytes IS NULL OR reserved_bytes > max_reserved_bytes THEN reserved_bytes
+             ELSE max_reserved_bytes END AS peak_reserved_bytes,
         CASE WHEN device_used_bytes >= reserved_bytes THEN device_used_bytes - reserved_bytes END AS outside_bytes
     FROM rank_memory
     WHERE COALESCE(valid, TRUE)

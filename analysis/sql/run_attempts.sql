@@ -1,4 +1,4 @@
--- One row an attempt: the facts of all its artifacts merged, and how many ranks its records name.
+-- One row an attempt: the facts of all its artifacts merged, sizes that only its arguments tell, and how many ranks its records name.
 WITH attempt AS (
     SELECT run, run_index FROM runs
     UNION SELECT run, run_index FROM run_args
@@ -27,6 +27,19 @@ WITH attempt AS (
         MIN(capacity_bytes) AS capacity_bytes, MIN(started_at) AS started_at, MAX(ended_at) AS ended_at
     FROM runs
     GROUP BY run, run_index
+), printed AS (
+    SELECT
+        run, run_index,
+        MAX(CASE WHEN name = 'world_size' THEN TRY_CAST(value AS INTEGER) END) AS world_size,
+        MAX(CASE WHEN name = 'tensor_model_parallel_size' THEN TRY_CAST(value AS INTEGER) END) AS tensor_model_parallel_size,
+        MAX(CASE WHEN name = 'pipeline_model_parallel_size' THEN TRY_CAST(value AS INTEGER) END) AS pipeline_model_parallel_size,
+        MAX(CASE WHEN name = 'virtual_pipeline_model_parallel_size' THEN TRY_CAST(value AS INTEGER) END) AS virtual_pipeline_model_parallel_size,
+        MAX(CASE WHEN name = 'context_parallel_size' THEN TRY_CAST(value AS INTEGER) END) AS context_parallel_size,
+        MAX(CASE WHEN name = 'expert_model_parallel_size' THEN TRY_CAST(value AS INTEGER) END) AS expert_model_parallel_size,
+        MAX(CASE WHEN name = 'expert_tensor_parallel_size' THEN TRY_CAST(value AS INTEGER) END) AS expert_tensor_parallel_size,
+        MAX(CASE WHEN name = 'data_parallel_size' THEN TRY_CAST(value AS INTEGER) END) AS data_parallel_size
+    FROM run_args
+    GROUP BY run, run_index
 ), named_rank AS (
     SELECT run, run_index, rank FROM rank_memory WHERE rank IS NOT NULL
     UNION SELECT run, run_index, rank FROM memory_stats WHERE rank IS NOT NULL
@@ -40,21 +53,31 @@ WITH attempt AS (
 ), rank_count AS (
     SELECT run, run_index, COUNT(DISTINCT rank) AS ranks_seen FROM named_rank GROUP BY run, run_index
 ), measured_count AS (
-    SELECT run, run_index, COUNT(DISTINCT rank) AS ranks_measured FROM rank_memory WHERE rank IS NOT NULL AND COALESCE(valid, TRUE) GROUP BY run, run_index
+    SELECT run, run_index, COUNT(DISTINCT rank) AS ranks_measured
+    FROM rank_memory
+    WHERE rank IS NOT NULL AND COALESCE(valid, TRUE)
+    GROUP BY run, run_index
 ), steps AS (
     SELECT run, run_index, MIN(iteration) AS first_iteration, MAX(iteration) AS last_iteration, MAX(train_iterations) AS train_iterations
     FROM iterations
     GROUP BY run, run_index
 )
 SELECT
-    attempt.run, attempt.run_index, facts.artifact, facts.month, facts.cluster, facts.framework, facts.framework_version, facts.world_size,
-    facts.tensor_model_parallel_size, facts.pipeline_model_parallel_size, facts.virtual_pipeline_model_parallel_size, facts.context_parallel_size,
-    facts.expert_model_parallel_size, facts.expert_tensor_parallel_size, facts.data_parallel_size, facts.num_microbatches, facts.vocab_size,
-    facts.padded_vocab_size, facts.params_dtype, facts.gpu_name, facts.capacity_bytes, facts.started_at, facts.ended_at, facts.line,
-    COALESCE(rank_count.ranks_seen, 0) AS ranks_seen, COALESCE(measured_count.ranks_measured, 0) AS ranks_measured,
-    steps.first_iteration, steps.last_iteration, steps.train_iterations
+    attempt.run, attempt.run_index, facts.artifact, facts.month, facts.cluster, facts.framework, facts.framework_version,
+    COALESCE(facts.world_size, printed.world_size) AS world_size,
+    COALESCE(facts.tensor_model_parallel_size, printed.tensor_model_parallel_size) AS tensor_model_parallel_size,
+    COALESCE(facts.pipeline_model_parallel_size, printed.pipeline_model_parallel_size) AS pipeline_model_parallel_size,
+    COALESCE(facts.virtual_pipeline_model_parallel_size, printed.virtual_pipeline_model_parallel_size) AS virtual_pipeline_model_parallel_size,
+    COALESCE(facts.context_parallel_size, printed.context_parallel_size) AS context_parallel_size,
+    COALESCE(facts.expert_model_parallel_size, printed.expert_model_parallel_size) AS expert_model_parallel_size,
+    COALESCE(facts.expert_tensor_parallel_size, printed.expert_tensor_parallel_size) AS expert_tensor_parallel_size,
+    COALESCE(facts.data_parallel_size, printed.data_parallel_size) AS data_parallel_size,
+    facts.num_microbatches, facts.vocab_size, facts.padded_vocab_size, facts.params_dtype, facts.gpu_name, facts.capacity_bytes,
+    facts.started_at, facts.ended_at, facts.line, COALESCE(rank_count.ranks_seen, 0) AS ranks_seen,
+    COALESCE(measured_count.ranks_measured, 0) AS ranks_measured, steps.first_iteration, steps.last_iteration, steps.train_iterations
 FROM attempt
 LEFT JOIN facts ON facts.run = attempt.run AND facts.run_index = attempt.run_index
+LEFT JOIN printed ON printed.run = attempt.run AND printed.run_index = attempt.run_index
 LEFT JOIN rank_count ON rank_count.run = attempt.run AND rank_count.run_index = attempt.run_index
 LEFT JOIN measured_count ON measured_count.run = attempt.run AND measured_count.run_index = attempt.run_index
 LEFT JOIN steps ON steps.run = attempt.run AND steps.run_index = attempt.run_index

@@ -188,6 +188,13 @@ def test_stages_say_which_layers_they_hold():
     assert [one.holds for one in of(rows).stages] == [None] * 4
 
 
+def test_sizes_that_only_arguments_tell_are_facts_of_the_attempt():
+    rows = dense_run()
+    rows["runs"] = []
+    facts = from_rows(rows).execute("SELECT world_size, pipeline_model_parallel_size, context_parallel_size FROM run_attempts").fetchall()
+    assert facts == [(16, 4, None)]
+
+
 def test_an_unknown_run_names_those_near_it():
     with pytest.raises(LedgerError, match="no run 'dense_7b' — near it: dense_7b5"):
         overview(from_rows(dense_run(), "dense_7b5"), "dense_7b")

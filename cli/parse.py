@@ -1,50 +1,79 @@
-"""`hbmledger parse FILE...`: every record found, one JSON object a line; nothing is written."""
+"""`hbmledger parse`: every record of files, as JSON lines or as counts; writes nothing.
+
+No engine and no Arrow is loaded. A record shows all columns of its table but those that a lake adds (run, artifact, month, cluster).
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
+import sys
 from datetime import date, datetime
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ingest.tables import BY_NAME
+from ingest.errors import OK, QUARANTINED, LedgerError
 
-HELP = "print every record found in files, as JSON lines or as counts"
-_PLACE = frozenset({"run", "artifact", "month", "cluster"})
+if TYPE_CHECKING:
+    from ingest.parsers import ParsedFile
+
+NAME = "parse"
+HELP = "every record found in files, one JSON object a line"
+_OF_THE_LAKE = ("run", "artifact", "month", "cluster")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Files and the format."""
-    parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="log, memory_stats file, ...; may be compressed")
-    parser.add_argument("--format", choices=("text", "jsonl"), default="text")
+    """Declare the verb's options."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="logs and memory_stats files, compressed or not")
+    parser.add_argument("--format", choices=("text", "json", "jsonl"), default="text",
+                        help="jsonl: each record; json: the same in one list; text: counts")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read each file and print its records."""
-    from ingest.parsers.reading import parse_file
+    """Read the files one after the other; one that cannot be read is told and the others go on."""
+    from ingest.parsers import parse_file
 
+    listed: list[dict[str, Any]] = []
+    failed = 0
     for path in arguments.files:
-        parsed = parse_file(path)
-        if arguments.format == "text":
-            _print_counts(path, parsed.kind, parsed.rows)
+        try:
+            found = parse_file(path)
+        except LedgerError as error:
+            if len(arguments.files) == 1:
+                raise
+            print(f"hbmledger: {error}", file=sys.stderr)
+            failed += 1
             continue
-        for table, rows in parsed.rows.items():
-            names = [name for name in BY_NAME[table].names if name not in _PLACE]
-            for row in rows:
-                print(json.dumps({"table": table, **{name: row.get(name) for name in names}}, default=_text))
-    return 0
+        if found.damage:
+            print(f"hbmledger: {path}: {found.damage}", file=sys.stderr)
+            failed += 1
+        if arguments.format == "text":
+            print(_counts(path, found))
+        elif arguments.format == "json":
+            listed.extend(_records(found))
+        else:
+            sys.stdout.writelines(json.dumps(record, default=_plain) + "\n" for record in _records(found))
+    if arguments.format == "json":
+        print(json.dumps(listed, default=_plain, indent=1))
+    return QUARANTINED if failed else OK
 
 
-def _print_counts(path: Path, kind: str | None, rows: dict[str, list[dict[str, Any]]]) -> None:
-    print(f"{path}: {kind or 'empty'}")
-    for table, found in sorted(rows.items()):
-        ranks = Counter(row["rank"] for row in found if row.get("rank") is not None)
-        print(f"  {table:<20}{len(found):>8}" + (f"   ranks {min(ranks)}-{max(ranks)} ({len(ranks)} seen)" if ranks else ""))
+def _records(found: ParsedFile) -> list[dict[str, Any]]:
+    from ingest.tables import BY_NAME
+
+    records: list[dict[str, Any]] = []
+    for table, rows in found.rows.items():
+        names = [name for name in BY_NAME[table].names if name not in _OF_THE_LAKE]
+        records.extend({"table": table, **{name: row.get(name) for name in names}} for row in rows)
+    return records
 
 
-def _text(value: object) -> str:
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return str(value)
+def _counts(path: str, found: ParsedFile) -> str:
+    counted = ", ".join(f"{table} {len(rows)}" for table, rows in found.rows.items() if rows)
+    attempts = {row.get("run_index") or 0 for table, rows in found.rows.items() if table != "rejects" for row in rows}
+    more = f" in {len(attempts)} attempts" if len(attempts) > 1 else ""
+    return f"{path} ({found.kind or 'empty'}): {counted or 'no record'}{more}"
+
+
+def _plain(value: object) -> object:
+    """Times as ISO text; anything else that JSON lacks as its own text."""
+    return value.isoformat() if isinstance(value, datetime | date) else str(value)

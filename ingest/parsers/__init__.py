@@ -7,3 +7,7 @@ from ingest.parsers.log import MEGATRON_LOG
 from ingest.parsers.memory_stats import MEMORY_STATS
 
 PARSERS: tuple[Parser, ...] = (MEMORY_STATS, MEGATRON_LOG)
+
+from ingest.parsers.reading import ParsedFile, parse_file  # noqa: E402 - reads the list above
+
+__all__ = ["PARSERS", "ParsedFile", "Parser", "parse_file"]

@@ -1,43 +1,48 @@
-"""One local file read at once, all its pieces together: for faces that answer from a file and write nothing."""
+"""One local file read whole, in memory: for `parse`, `theory --log` and whoever needs no lake."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ingest.artifacts import HEAD_BYTES, open_stream
+from ingest.artifacts import damage, open_stream
 from ingest.errors import LedgerError
-from ingest.parsers import PARSERS
-from ingest.parsers.base import Row
+from ingest.parsers.base import Parser, Row
+
+HEAD_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ParsedFile:
-    """Rows by table, and the parser that read them; `kind` is null for an empty file."""
+    """Rows by table (`rejects` included), the parser that read them (null for an empty file), and why a compressed file ended early."""
 
     path: str
     kind: str | None
     rows: dict[str, list[Row]] = field(default_factory=dict)
+    damage: str | None = None
 
 
-def parse_file(path: str | Path) -> ParsedFile:
-    """Every record of a file, compressed or not. LedgerError where it cannot be opened or is of no kind that is read."""
-    where = str(path)
+def parse_file(path: str | Path, parsers: Sequence[Parser] | None = None) -> ParsedFile:
+    """Read a file, compressed or not, by the first parser that matches. Raises LedgerError where it cannot be read."""
+    if parsers is None:
+        from ingest.parsers import PARSERS
+
+        parsers = PARSERS
+    name = str(path)
     if Path(path).is_dir():
-        raise LedgerError("is a folder, and one file is read here", where=where, todo="name its files, or ingest the folder")
-    try:
-        with open_stream(path) as stream:
-            head = stream.read(HEAD_BYTES)
-    except OSError as error:
-        raise LedgerError(f"cannot be read: {error.strerror or error}", where=where, todo="check the path and its permissions") from error
-    if not head:
-        return ParsedFile(where, None)
-    parser = next((one for one in PARSERS if one.matches(head, where)), None)
-    if parser is None:
-        raise LedgerError("is of no kind that is read here", where=where, todo="see docs/formats.md for what is")
-    rows: dict[str, list[Row]] = {}
+        raise LedgerError("is a folder", where=name, todo="give files; `hbmledger ingest` reads folders and archives")
     with open_stream(path) as stream:
-        for piece in parser.parse(stream, where, final=True):
-            for table, found in piece.rows.items():
-                rows.setdefault(table, []).extend(found)
-    return ParsedFile(where, parser.name, rows)
+        head = stream.read(HEAD_BYTES)
+        if not head:
+            return ParsedFile(name, None, damage=damage(stream))
+    parser = next((one for one in parsers if one.matches(head, name)), None)
+    if parser is None:
+        raise LedgerError("is of no kind that is read here (Megatron logs, memory_stats files)", where=name, todo="`hbmledger ingest` reads archives")
+    found = ParsedFile(name, parser.name)
+    with open_stream(path) as stream:
+        for piece in parser.parse(stream, name, final=True):
+            for table, rows in piece.rows.items():
+                found.rows.setdefault(table, []).extend(rows)
+        found.damage = damage(stream)
+    return found

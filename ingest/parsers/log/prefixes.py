@@ -26,7 +26,7 @@ PREFIXES: tuple[tuple[str, re.Pattern[str]], ...] = tuple((name, re.compile(patt
     ("logger", r"\s*(?:DEBUG|INFO|WARNING|ERROR):[\w.]+:"),
     ("loguru", rf"\s*(?P<at>{STAMP}) \| \w+ *\| [\w.<>]+:[\w.<>]+:\d+ - "),
     ("mindspeed", rf"\s*(?:DEBUG|INFO|WARNING|ERROR) \[(?P<at>{STAMP})\] >>\s"),
-    ("stamp", rf"\s*(?P<at>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))\s"),
+    ("stamp", r"\s*(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))\s"),
     ("torchx", r"(?P<role>[A-Za-z][\w-]*)/(?P<replica>\d+) (?=\[)"),
     ("comment", r"\s*# (?=\[)"),
     ("task", r"\s{0,6}(?P<task>\d{1,6}):\s"),

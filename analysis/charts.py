@@ -123,7 +123,7 @@ def left_out_bars(left_out: Sequence[LeftOut]) -> alt.Chart:
         color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="bottom"),
                         scale=alt.Scale(domain=["the run needs more", "the formula says too much"], range=[ORANGE, SKY])),
         tooltip=[_tip("what:N", "left out"), _tip("stage:N", "stage"), _tip("text:N", "size"), _tip("bytes:Q", "bytes", ",")],
-    ).properties(height=_ROOM + 22 * len(rows))
+    ).properties(height=_ROOM + 30 + 22 * len(rows))
     return chart
 
 

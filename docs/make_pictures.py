@@ -12,8 +12,8 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
-COLOURS = 128
-SHOTS = (("start", "", 1280, 760, 0, ("Bring a run", "moe_16ranks")),
+COLOURS = 256
+SHOTS = (("start", "", 1280, 760, 0, ("Bring a run", "Tick a row")),
          ("overview_dense", "overview?run=dense_7b5_pp2", 1280, 1000, 3, ("Ranks measured",)),
          ("overview_moe", "overview?run=moe_16ranks", 1280, 1000, 2, ("came closest",)),
          ("overview_oom", "overview?run=oom_run", 1280, 1000, 2, ("Out of memory",)),
@@ -32,7 +32,7 @@ def main() -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         ingest(sorted(path for path in (ROOT / "sample_data").iterdir() if any(path.glob("*.log"))), folder / "lake")
-        with serving(folder / "lake", folder) as address, browsing(folder) as browser:
+        with serving(Path("lake"), folder) as address, browsing(folder) as browser:
             for shot in SHOTS:
                 print(_taken(browser, address, *shot))
 
@@ -44,7 +44,7 @@ def _taken(browser: Any, address: str, name: str, page: str, width: int, height:
     browser.get(f"{address}/{page}")
     shows(browser, *words)
     drawn(browser, charts)
-    waited(lambda: not browser.find_elements("css selector", "[data-testid=stStatusWidget], [data-stale=true]"), "the page is still")
+    waited(lambda: not browser.find_elements("css selector", "[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]"), "the page is still")
     target = PICTURES / f"{name}.png"
     Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB").quantize(COLOURS).save(target, optimize=True)
     return f"{target.relative_to(ROOT)} {target.stat().st_size}"

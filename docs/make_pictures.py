@@ -13,6 +13,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 COLOURS = 256
+UNSETTLED = "[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]"
 SHOTS = (("start", "", 1280, 760, 0, ("Bring a run", "Tick a row")),
          ("overview_dense", "overview?run=dense_7b5_pp2", 1280, 1000, 3, ("Ranks measured",)),
          ("overview_moe", "overview?run=moe_16ranks", 1280, 1000, 2, ("came closest",)),
@@ -44,7 +45,7 @@ def _taken(browser: Any, address: str, name: str, page: str, width: int, height:
     browser.get(f"{address}/{page}")
     shows(browser, *words)
     drawn(browser, charts)
-    waited(lambda: not browser.find_elements("css selector", "[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]"), "the page is still")
+    waited(lambda: not browser.find_elements("css selector", UNSETTLED), "the page is still")
     target = PICTURES / f"{name}.png"
     Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB").quantize(COLOURS).save(target, optimize=True)
     return f"{target.relative_to(ROOT)} {target.stat().st_size}"

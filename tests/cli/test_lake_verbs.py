@@ -56,6 +56,11 @@ def test_report_of_a_file_in_every_form(ask):
     assert json.loads(ask("report", f"{path}#0", "--format", "json").out)["theory"]["total_bytes"] > 0
 
 
+def test_report_of_an_out_of_memory_run(ask, lake):
+    found = json.loads(ask("report", "oom_run", "--lake", lake, "--format", "json").out)
+    assert (found["run"]["verdict"]["level"], found["oom"][0]["evidence"][0]["line"]) == ("oom", found["run"]["verdict"]["evidence"][0]["line"])
+
+
 def test_a_capacity_changes_the_verdict(ask):
     path = SAMPLES / "dense_7b5_pp2" / "train.log"
     found = json.loads(ask("report", path, "--capacity", "H100-80", "--format", "json").out)

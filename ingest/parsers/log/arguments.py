@@ -22,7 +22,8 @@ _OPTION = re.compile(
     r"(?<!\S)--(?P<name>[a-z][a-z0-9-]*[a-z0-9])(?:[= ]+(?P<value>(?!-[-a-z])(?:'[^']*'|\"[^\"]*\"|[^\s\\|;&]+)))?")
 _RUN_SIZES = ("world_size", "tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
               "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "data_parallel_size", "padded_vocab_size")
-_NEVER = re.compile(r"\[Rank \S+\] \(|iteration\s+\d+/|NCCL (?:INFO|WARN)|^\S+: |^\[|^[-=]{12,}|^(?:using|setting|building|time|WARNING|INFO)\b|^> |^ > ")
+_NEVER = re.compile(
+    r"\[Rank \S+\] \(|iteration\s+\d+/|NCCL (?:INFO|WARN)|^\S+: |^\[|^[-=]{12,}|^(?:using|setting|building|time|WARNING|INFO)\b|^> |^ > ")
 LONGEST_DUMP = 3_000
 """Lines after which a dump without a footer has lost it."""
 
@@ -117,7 +118,8 @@ class ConfigReprs:
 class CommandLines:
     """`--option value` of a launch command that trains with Megatron."""
 
-    literals = ("--tensor-model-parallel-size", "--num-layers", "--hidden-size", "--micro-batch-size", "--pipeline-model-parallel-size", "--seq-length",
+    literals = ("--tensor-model-parallel-size", "--num-layers", "--hidden-size", "--micro-batch-size", "--pipeline-model-parallel-size",
+                "--seq-length",
                 "--global-batch-size", "--recompute-", "--num-attention-heads", "--model-parallel-size", "--expert-model-parallel-size",
                 "--context-parallel-size", "--use-distributed-optimizer", "--sequence-parallel")
 

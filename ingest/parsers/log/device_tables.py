@@ -15,13 +15,15 @@ from ingest.parsers.memory_stats import decode
 
 _SUMMARY = re.compile(r"PyTorch \w+ memory summary, device ID (\d+)")
 _ROW = re.compile(r"^\|\s+(?P<label>[A-Za-z][\w -]*?)\s+\|(?P<cells>(?:[^|]*\|){4})\s*$")
-_CELL = re.compile(r"(-?\d+)(?: ([KMGT]?i?B))?$")
+_CELL = re.compile(r"(-?\d+)(?: (B|[KMGT]i?B))?$")
 _COUNTS = re.compile(r"\w+ OOMs: (?P<ooms>\d+).*?(?:cudaMalloc|\w+) retries: (?P<retries>\d+)")
 _SMI_NAME = re.compile(r"^\|\s+(?P<device>\d+)\s+(?P<name>[A-Z]\S*(?: \S+)*?)\s+(?:On|Off|N/A)\s+\|\s+[0-9A-Fa-f]{8}:")
 _SMI_MEMORY = re.compile(r"(?P<used>\d+)MiB\s*/\s*(?P<total>\d+)MiB\s*\|\s*(?P<load>\d+)?%?")
 _NPU_NAME = re.compile(r"^\|\s+(?P<device>\d+)\s+(?P<name>\d*[A-Z]\w*)\s+\|\s+\w+\s+\|")
-_NPU_MEMORY = re.compile(r"^\|\s+(?P<chip>\d+)\s+(?:\d+\s+)?\|\s+[0-9A-Fa-f:.]{10,}\s+\|\s+(?P<load>\d+)\s.*?(?P<used>\d+)\s*/\s*(?P<total>\d+)\s*\|\s*$")
-_CSV = re.compile(r"^(?:(?P<at>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d+), )?(?P<device>\d+), (?:(?P<name>[^,]*[A-Za-z][^,]*), )?(?P<rest>\d+ MiB(?:, .*)?)$")
+_NPU_MEMORY = re.compile(
+    r"^\|\s+(?P<chip>\d+)\s+(?:\d+\s+)?\|\s+[0-9A-Fa-f:.]{10,}\s+\|\s+(?P<load>\d+)\s.*?(?P<used>\d+)\s*/\s*(?P<total>\d+)\s*\|\s*$")
+_CSV = re.compile(
+    r"^(?:(?P<at>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d+), )?(?P<device>\d+), (?:(?P<name>(?!\d+ MiB)[^,]*[A-Za-z][^,]*), )?(?P<rest>\d+ MiB(?:, .*)?)$")
 _ROCM = re.compile(r"GPU\[(?P<device>\d+)\]\s*: VRAM Total (?P<what>Used )?Memory \(B\): (?P<value>\d+)")
 
 
@@ -48,23 +50,33 @@ class Summary:
 
     def __init__(self, device: int) -> None:
         self.device, self.metric = device, ""
-        self.other: dict[str, str] | None = None
+        self.other: dict[str, str] = {}
+        self.rows: list[tuple[LogLine, dict[str, Any]]] = []
 
     def feed(self, line: LogLine, context: Context) -> Fed:
         """Rows until the closing rule or a line that is no row."""
         text = line.text.strip()
         if counts := _COUNTS.search(text):
-            self.other = {"ooms": counts["ooms"], "cudamalloc_retries": counts["retries"]}
+            self.other.update(ooms=counts["ooms"], cudamalloc_retries=counts["retries"])
             return Fed.TAKEN
         if re.fullmatch(r"\|[=-]{20,}\|", text) or "Cur Usage" in text:
             return Fed.TAKEN
         if match := _ROW.match(text):
             self._row(line, context, match)
             return Fed.TAKEN
-        return Fed.FOREIGN if "|" in text[:1] else Fed.CLOSED_BEFORE
+        if text.startswith("|") and self.device_lines(line):
+            return Fed.FOREIGN
+        self.finish(context)
+        return Fed.CLOSED_BEFORE
+
+    def device_lines(self, line: LogLine) -> bool:
+        """Whether a strange line still stands within the table: not beyond 200 lines of its last row."""
+        return not self.rows or line.number - self.rows[-1][0].number < 200
 
     def finish(self, context: Context) -> None:
-        """Rows are emitted as they come."""
+        """Emit the rows; the first one also carries the table's header and main figures, so that it stands by itself."""
+        for at, (line, row) in enumerate(self.rows):
+            context.emit("memory_summary", line, iteration=context.iteration, **row, other=self.other if at == 0 and self.other else None)
 
     def _row(self, line: LogLine, context: Context, match: re.Match[str]) -> None:
         label, cells = match["label"], [_CELL.search(one.strip()) for one in match["cells"].split("|")[:4]]
@@ -72,8 +84,12 @@ class Summary:
         self.metric = self.metric if pool else label
         values = [int(cell[1]) * (UNITS[cell[2].lower()] if cell[2] else 1) if cell else None for cell in cells]
         unit = UNITS[cells[0][2].lower()] if cells[0] and cells[0][2] else 0
-        context.emit("memory_summary", line, iteration=context.iteration, device=self.device, metric=self.metric, pool=pool[1] if pool else "all",
-                     current=values[0], peak=values[1], total_allocated=values[2], total_freed=values[3], rounding_bytes=unit if unit > 1 else 0, other=self.other)
+        self.rows.append((line, {
+            "device": self.device, "metric": self.metric, "pool": pool[1] if pool else "all", "current": values[0], "peak": values[1],
+            "total_allocated": values[2], "total_freed": values[3], "rounding_bytes": unit if unit > 1 else 0,
+        }))
+        if not pool and len(self.rows) > 1 and values[0] is not None and values[1] is not None:
+            self.other.update({f"{self.metric}, current": str(values[0]), f"{self.metric}, peak": str(values[1])})
 
 
 class NpuTable:
@@ -127,7 +143,7 @@ def _smi(line: LogLine, context: Context) -> bool:
         context.facts["smi_device"] = [int(match["device"]), match["name"], line.number]
         return False
     match, device = _SMI_MEMORY.search(line.text), context.facts.get("smi_device")
-    if not match or "Default" not in line.text and "%" not in line.text:
+    if not match or ("Default" not in line.text and "%" not in line.text):
         return False
     known = device if device and device[2] == line.number - 1 else [None, None, 0]
     sizes: dict[str, int | None] = {"used_bytes": int(match["used"]) * MIB, "total_bytes": int(match["total"]) * MIB}
@@ -146,7 +162,8 @@ def _csv(line: LogLine, context: Context) -> bool:
     total, used = max(sizes[0], sizes[1]), min(sizes[0], sizes[1])
     load = re.search(r"(\d+) %", match["rest"])
     return _emit_device(line, context, "nvidia-smi", {"total_bytes": total, "used_bytes": used, "free_bytes": sizes[2] if len(sizes) > 2 else None},
-                        device=int(match["device"]), utilization_percent=float(load[1]) if load else None, other={"name": match["name"]} if match["name"] else None)
+                        device=int(match["device"]), utilization_percent=float(load[1]) if load else None,
+                        other={"name": match["name"]} if match["name"] else None)
 
 
 def _rocm(line: LogLine, context: Context) -> bool:

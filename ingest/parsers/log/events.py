@@ -6,6 +6,7 @@ torchelastic prints its summary with the root cause LAST: the section named so, 
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Any
 
 from ingest.parsers.log.records import Context, Fed, LogLine
@@ -35,7 +36,8 @@ _KEY = re.compile(r"^\s*(?P<key>time|host|rank|exitcode|error_file|traceback)\s*
 class JobEvents:
     """Rows of `job_events` from single lines; opens torchelastic's summary."""
 
-    literals = ("checkpoint", "snapshot", "during OOM", "valuating", "datetime:", "cuda graph", "oom_kill", "oom-kill", "Out Of Memory", "Killed process",
+    literals = ("checkpoint", "snapshot", "during OOM", "valuating", "datetime:", "cuda graph", "oom_kill", "oom-kill", "Out Of Memory",
+                "Killed process",
                 "ERR0", "Failures:", "Root Cause", "DistBackendError")
 
     def take(self, line: LogLine, context: Context) -> bool:
@@ -51,7 +53,8 @@ class JobEvents:
 
 
 def _emit(line: LogLine, context: Context, event: str, found: dict[str, str | None]) -> None:
-    columns: dict[str, Any] = {"iteration": int(found["iteration"]) if found.get("iteration") else context.iteration, "host": found.get("host") or line.host,
+    columns: dict[str, Any] = {"iteration": int(found["iteration"] or 0) if found.get("iteration") else context.iteration,
+                               "host": found.get("host") or line.host,
                                "at": _moment(found.get("at")) or line.at, "detail": (found.get("detail") or "").strip()[:2000] or None}
     if (rank := found.get("rank")) and int(rank) >= 0:
         columns["rank"] = int(rank)
@@ -107,9 +110,7 @@ class Failures:
         self.entry, self.line = {}, None
 
 
-def _moment(text: str | None) -> Any:
-    from datetime import datetime
-
+def _moment(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text.replace("_", " ")) if text else None
     except ValueError:

@@ -20,7 +20,8 @@ _HEAD = re.compile(
 _STOP = re.compile(
     r"\[Rank \S+\]|Theoretical memory footprints|(?:Total n|N)umber of parameters in |compute_activation_memory|\[default\d+\]:|NCCL INFO")
 _PAIR = re.compile(
-    rf"(?P<name>[A-Za-z](?:[\w.()/%-]| (?! ))*?)\s*[:=]\s*(?P<value>{NUMBER}|nan|-?inf)(?:/(?P<average>{NUMBER})|\s*\(avg (?P<avg>{NUMBER})\))?(?![\w.])",
+    rf"(?P<name>[A-Za-z](?:[\w.()/%-]| (?! ))*?)\s*[:=]\s*(?P<value>{NUMBER}|nan|-?inf)"
+    rf"(?:/(?P<average>{NUMBER})|\s*\(avg (?P<avg>{NUMBER})\))?(?![\w.])",
     re.IGNORECASE)
 _DEVICE = re.compile(rf"(?P<kind>hip|rocm) mem usage/free/total/usage_ratio(?P<who>[^:|]*):\s*(?P<label>[^\d|-]*(?:rank[-_ ]?\d+\D*)?)"
                      rf"(?P<used>{NUMBER})GB/(?P<free>{NUMBER})GB/(?P<total>{NUMBER})GB/(?P<ratio>{NUMBER})%", re.IGNORECASE)
@@ -134,7 +135,8 @@ def _peaks(line: LogLine, context: Context, row: Row, other: dict[str, str]) -> 
     if allocated or reserved:
         sizes = [int(one) if one else None for one in (allocated, reserved)]
         context.emit("rank_memory", line, iteration=row["iteration"], phase="train", source="iteration_line", scope="interval",
-                     max_allocated_bytes=sizes[0], max_reserved_bytes=sizes[1], rounding_bytes=GIB // 200, valid=believable(*sizes), at=row["timestamp"])
+                     max_allocated_bytes=sizes[0], max_reserved_bytes=sizes[1], rounding_bytes=GIB // 200,
+                     valid=believable(*sizes), at=row["timestamp"])
 
 
 def _swift(line: LogLine, context: Context, match: re.Match[str]) -> None:

@@ -1,7 +1,7 @@
 """Out-of-memory errors of every wording: PyTorch old and new, HIP, NPU, driver, NCCL, cuBLAS, memory saver, host.
 
-Each figure is searched by the words around it, so that a release that adds or drops a sentence, and a message cut short, still give what they say. A figure
-that no device can have (an overflow prints 17179869184.00 GiB) becomes null and the row is marked.
+Each figure is searched by the words around it, so that a release that adds or drops a sentence, and a message cut short, still give
+what they say. A figure that no device can have (an overflow prints 17179869184.00 GiB) becomes null and the row is marked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from ingest.parsers.log.quantities import LARGEST_BYTES, size
 from ingest.parsers.log.records import Context, LogLine
 
-_S = r"(\d+(?:\.\d+)?) (bytes|[KMGT]?i?B)\b"
+_S = r"(\d+(?:\.\d+)?) (bytes|B|[KMGT]i?B)\b"
 _ALLOCATOR = re.compile(r"(?:CUDA|HIP|NPU|XPU|MUSA) out of memory\. Tried to allocate")
 _FIGURES = {
     "requested_bytes": (rf"Tried to allocate {_S}",), "capacity_bytes": (rf"total capac[i]?ty of {_S}", rf"{_S} total capacity"),
@@ -29,7 +29,9 @@ _ACTIVE = re.compile(rf"{_S} current active")
 _HINT = re.compile(r"try setting (\S+?)(?: to avoid|\.\s|\s|$)")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/torch/|<frozen|/lib/python\d")
-_NCCL = re.compile(r"(?P<host>[\w.-]+):(?P<pid>\d+):(?P<tid>\d+) \[(?P<device>\d+)\] (?:(?P<site>[\w./]+:\d+) (?:\((?P<function>\w+)\) )?)?NCCL WARN "
+_NCCL = re.compile(
+    r"(?P<host>[\w.-]+):(?P<pid>\d+):(?P<tid>\d+) \[(?P<device>\d+)\] "
+    r"(?:(?P<site>[\w./]+:\d+) (?:\((?P<function>\w+)\) )?)?NCCL WARN "
                    r"(?P<what>.*(?:out of memory|Failed to (?:Cuda|CUDA) \w*[aA]lloc).*)")
 _WANTED = re.compile(r"(?:alloc(?:ate)? |size )(\d+)(?: bytes)?")
 _OTHERS = (
@@ -38,14 +40,16 @@ _OTHERS = (
     ("cudnn", re.compile(r"CUDNN_STATUS_ALLOC_FAILED")),
     ("npu", re.compile(r"(?P<alloc>rtMalloc failed)\. ?size: ?(?P<bytes>\d+)")),
     ("saver", re.compile(r"(?:torch_memory_saver|\[TMS\]|memory.saver).*(?:out of memory|OOM|CUresult error.*2\b)", re.IGNORECASE)),
-    ("host", re.compile(r"DefaultCPUAllocator: (?:can't|not enough memory: you tried to) allocate(?: memory)?:?(?: you tried to allocate)? ?(?P<bytes>\d+) bytes")),
+    ("host", re.compile(r"DefaultCPUAllocator: (?:can't|not enough memory: you tried to) allocate(?: memory)?:?"
+                        r"(?: you tried to allocate)? ?(?P<bytes>\d+) bytes")),
 )
 
 
 class OutOfMemory:
     """Rows of `oom_events`; tracebacks are followed for the innermost frame of the user's code."""
 
-    literals = ("out of memory", "ALLOC_FAILED", "rtMalloc failed", 'File "', "DefaultCPUAllocator", "NCCL WARN", "memory_saver", "[TMS]", "OOM", "Traceback")
+    literals = ("out of memory", "ALLOC_FAILED", "rtMalloc failed", 'File "',
+                "DefaultCPUAllocator", "NCCL WARN", "memory_saver", "[TMS]", "OOM", "Traceback")
 
     def take(self, line: LogLine, context: Context) -> bool:
         """Emit the errors of the line; remember frames."""
@@ -83,8 +87,11 @@ def _allocator(line: LogLine, context: Context, text: str) -> None:
     other = {f"process_{pid}_bytes": str(size(value, unit)) for pid, value, unit in _PROCESS.findall(text)}
     if active := _ACTIVE.search(text):
         other["active_bytes"] = str(size(active[1], active[2]))
-    _emit(line, context, text, kind=text.split(" ", 1)[0].lower(), device=int(device[1]) if device else None, allocator_hint=hint[1].rstrip(".,") if hint else None,
-          other=other or None, **columns)
+    process, allocated, cached = (columns.get(name) for name in ("process_bytes", "allocated_bytes", "reserved_unallocated_bytes"))
+    if process is not None and allocated is not None and cached is not None:
+        other["non_pytorch_bytes"] = str(process - allocated - cached)
+    _emit(line, context, text, kind=text.split(" ", 1)[0].lower(), device=int(device[1]) if device else None,
+          allocator_hint=hint[1].rstrip(".,") if hint else None, other=other or None, **columns)
 
 
 def _nccl(line: LogLine, context: Context) -> bool:
@@ -93,7 +100,8 @@ def _nccl(line: LogLine, context: Context) -> bool:
         return False
     wanted = _WANTED.search(match["what"])
     other = {name: match[name] for name in ("host", "pid", "tid", "site", "function") if match[name]}
-    _emit(line, context, match["what"], kind="nccl", device=int(match["device"]), requested_bytes=int(wanted[1]) if wanted else None, valid=True, other=other)
+    _emit(line, context, match["what"], kind="nccl", device=int(match["device"]), requested_bytes=int(wanted[1]) if wanted else None,
+          valid=True, other=other)
     return True
 
 

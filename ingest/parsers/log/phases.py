@@ -17,9 +17,13 @@ _VERL = re.compile(rf"(?P<phase>[A-Za-z][^|,:]*?), memory allocated \(GB\): {_N}
                    rf"(?:, device memory used/total \(GB\): {_N}/{_N})?")
 _SLIME = re.compile(r"(?:\[Rank (?P<rank>\d+)\] )?Memory-Usage (?P<phase>[^:{]+?):? (?P<body>\{[^{}]*\})")
 _ITEM = re.compile(r"'(\w+)': '?(-?\d+(?:\.\d+)?)'?(?=[,}])")
-_SWIFT = re.compile(rf"(?P<phase>(?:after|before|during|at)\b[\w .-]*?|[\w.-]+(?: [\w.-]+)*?) GPU memory: {_N}{_U} allocated, {_N}{_U} reserved", re.IGNORECASE)
-_PRINT = re.compile(rf"\[(?P<phase>[^\[\]]+)\]:? (?:Memory )?Allocated: {_N}{_U}[,|;] ?(?:Max allocated: {_N}{_U}[,|;] ?)?Reserved: {_N}{_U}", re.IGNORECASE)
-_SAVER = re.compile(rf"torch_memory_saver: (?P<phase>\w+ +[^,]*, (?:before|after)): alloc={_N}MiB private={_N}MiB resv-alloc={_N}MiB resv={_N}MiB dev_mem={_N}MiB")
+_SWIFT = re.compile(
+    rf"(?P<phase>(?:after|before|during|at)\b[\w .-]*?|[\w.-]+(?: [\w.-]+)*?) GPU memory: {_N}{_U} allocated, {_N}{_U} reserved", re.IGNORECASE)
+_PRINT = re.compile(
+    rf"\[(?P<phase>[^\[\]]+)\]:? (?:Memory )?Allocated: {_N}{_U}[,|;] ?(?:Max allocated: {_N}{_U}[,|;] ?)?Reserved: {_N}{_U}", re.IGNORECASE)
+_SAVER = re.compile(
+    rf"torch_memory_saver: (?P<phase>\w+ +[^,]*, (?:before|after)): "
+    rf"alloc={_N}MiB private={_N}MiB resv-alloc={_N}MiB resv={_N}MiB dev_mem={_N}MiB")
 _GRAPH = re.compile(rf"built \d+ cuda graph\(s\).*?allocated {_N} ?([kmgt]?b), reserved {_N} ?([kmgt]?b)", re.IGNORECASE)
 
 
@@ -30,12 +34,12 @@ class PhaseLines:
 
     def take(self, line: LogLine, context: Context) -> bool:
         """At most one record a line and wording."""
-        return any([one(line, context) for one in (_verl, _slime, _swift, _print, _saver, _graph)])
+        return any(one(line, context) for one in (_verl, _slime, _swift, _print, _saver, _graph))
 
 
 def _emit(line: LogLine, context: Context, phase: str, sizes: dict[str, int], error: int, source: str = "phase_log", **more: Any) -> bool:
-    context.emit("rank_memory", line, iteration=context.iteration, phase=phase.strip(), source=source, scope="cumulative", **sizes, rounding_bytes=error,
-                 valid=believable(*sizes.values()), at=line.at, **more)
+    context.emit("rank_memory", line, iteration=context.iteration, phase=phase.strip(), source=source, scope="cumulative", **sizes,
+                 rounding_bytes=error, valid=believable(*sizes.values()), at=line.at, **more)
     return True
 
 
@@ -60,7 +64,7 @@ def _slime(line: LogLine, context: Context) -> bool:
     if "host_total_GB" in items:
         context.emit("device_memory", line, rank=None, iteration=context.iteration, host=line.host, source="host", valid=True, at=line.at,
                      used_bytes=size(items["host_used_GB"], GIB) if "host_used_GB" in items else None, total_bytes=size(items["host_total_GB"], GIB))
-    who = {"rank": int(match["rank"])} if match["rank"] else {}
+    who: dict[str, Any] = {"rank": int(match["rank"])} if match["rank"] else {}
     return _emit(line, context, match["phase"], sizes, GIB // 200 + 1, other=other, **who)
 
 
@@ -68,7 +72,8 @@ def _swift(line: LogLine, context: Context) -> bool:
     if not (match := _SWIFT.search(line.text)):
         return False
     _, allocated, unit, reserved, other_unit = match.groups()
-    return _emit(line, context, match["phase"], {"allocated_bytes": size(allocated, unit), "reserved_bytes": size(reserved, other_unit)}, rounding(allocated, unit))
+    sizes = {"allocated_bytes": size(allocated, unit), "reserved_bytes": size(reserved, other_unit)}
+    return _emit(line, context, match["phase"], sizes, rounding(allocated, unit))
 
 
 def _print(line: LogLine, context: Context) -> bool:

@@ -19,7 +19,7 @@ def row(index, name, value, origin="dump"):
 def parser(monkeypatch):
     """Stand for the log parser with rows of our own."""
     def give(**rows):
-        monkeypatch.setitem(sys.modules, "ingest.parsers", SimpleNamespace(parse_file=lambda path: SimpleNamespace(rows=rows)))
+        monkeypatch.setitem(sys.modules, "ingest.parsers.reading", SimpleNamespace(parse_file=lambda path: SimpleNamespace(rows=rows)))
 
     return give
 

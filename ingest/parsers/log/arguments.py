@@ -14,7 +14,7 @@ from ingest.parsers.log.records import Context, Fed, LogLine
 _HEADER = re.compile(r"^[> ]*-{12,}\s*(?P<title>[A-Za-z][^-]*?)\s*-{12,}\s*$")
 _FOOTER = re.compile(r"-{8,}\s*end of (?P<title>[^-]+?)\s*-{8,}")
 _DOTTED = re.compile(r"^\s*(?:> )?\s*(?P<name>[A-Za-z_]\w*) (?P<dots>\.{3,})(?: (?P<value>.*))?$")
-_LONG = re.compile(r"^  (?P<name>[a-z_]\w{46,})  (?P<value>.*)$")
+_LONG = re.compile(r"^  (?P<name>[A-Za-z_]\w{30,})  (?P<value>.*)$")
 _TYPED = re.compile(r"^\s*(?P<name>[A-Za-z_]\w*)\s+: (?P<value>.*) \((?P<type>NoneType|bool|int|float|str|list|dict|tuple|dtype|[\w.]+)\)\s*$")
 _CONFIG = re.compile(r"(?P<what>DistributedDataParallelConfig|OptimizerConfig)\((?P<body>.*)\)")
 _ITEM = re.compile(r"(?P<name>[A-Za-z_]\w*)=")
@@ -31,7 +31,7 @@ LONGEST_DUMP = 3_000
 class ArgumentDumps:
     """Opens a dump at its header; bare and typed lines count alone."""
 
-    literals = ("--- ", "---\t", " ...", " : ", "  ")
+    literals = ("--- ", "---\t", " ...", "(NoneType)", "(bool)", "(int)", "(float)", "(str)", "(list)", "(dict)", "(tuple)", "dtype)")
 
     def take(self, line: LogLine, context: Context) -> bool:
         """True where a dump opens or the line is an argument."""

@@ -67,7 +67,8 @@ def test_a_record_is_read_through_every_wrapping(wrapped: str) -> None:
 
 
 @pytest.mark.parametrize(("line", "rank", "label"), [
-    ("[rank3]: ", 3, None), ("[default3]:", None, "local 3"), (" 3: ", None, "task 3"), ("[default1]:[rank9]: ", 9, None), ("[1,5]<stderr>:", 5, None),
+    ("[rank3]: ", 3, None), ("[default3]:", None, "local 3"), (" 3: ", None, "task 3"), ("[default1]:[rank9]: ", 9, None),
+    ("[1,5]<stderr>:", 5, None),
 ])
 def test_only_a_prefix_that_means_a_global_rank_gives_one(line: str, rank: int | None, label: str | None) -> None:
     from ingest.parsers.log.prefixes import log_line
@@ -86,7 +87,7 @@ def test_other_encodings_keep_their_records(encoding: str) -> None:
 
 def test_docker_records_that_continue_are_joined() -> None:
     first, second = MEMORY.format(8, "20110.50").split(".50", 1)
-    rows = read('{"log":"%s","stream":"stdout"}\n{"log":"x\\n","stream":"stderr"}\n{"log":".50%s\\n","stream":"stdout"}\n' % (first, second))
+    rows = read('{"log":"' + first + '","stream":"stdout"}\n{"log":"x\\n","stream":"stderr"}\n{"log":".50' + second + '\\n","stream":"stdout"}\n')
     assert [row["allocated_bytes"] for row in rows["rank_memory"]] == [round(20110.5 * 2**20)]
 
 

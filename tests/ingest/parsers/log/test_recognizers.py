@@ -173,8 +173,9 @@ def test_a_unit_cut_by_damage_is_no_unit() -> None:
 
 
 def test_the_root_cause_is_the_first_failure() -> None:
-    rows = read("Failures:", "[1]:", "  time      : 2026-05-11_14:23:35", "  rank      : 61 (local_rank: 5)", "  exitcode  : 1 (pid: 20611)", "-" * 60,
-                "Root Cause (first observed failure):", "[0]:", "  time      : 2026-05-11_14:23:31", "  rank      : 60 (local_rank: 4)")["job_events"]
+    rows = read("Failures:", "[1]:", "  time      : 2026-05-11_14:23:35", "  rank      : 61 (local_rank: 5)", "  exitcode  : 1 (pid: 20611)",
+                "-" * 60, "Root Cause (first observed failure):", "[0]:", "  time      : 2026-05-11_14:23:31",
+                "  rank      : 60 (local_rank: 4)")["job_events"]
     assert [(row["rank"], row["first_failure"]) for row in rows] == [(61, False), (60, True)]
 
 

@@ -16,7 +16,9 @@ _STARTS = {
 }
 _RESTART = re.compile(r"(?i)\bretry\b|\brestart(?:ing|ed)?\b|\bresum(?:e|ing)\b|worker group|\battempt \d")
 _ITERATION = re.compile(r"\biteration\s+(\d+)\s*/\s*\d+ \|")
-LITERALS = ("using world size:", "- arguments -", "arguments ---", "retry", "estart", "worker group", "--tensor-model-parallel-size", "--num-layers")
+LITERALS = ("using world size:", "- arguments -", "arguments ---", "retry", "Retry", "estart", "esuming", "worker group", "attempt ",
+            "--tensor-model-parallel-size", "--num-layers", "--micro-batch-size")
+"""A line without any of these is asked for its iteration alone: most lines are memory and iteration records."""
 
 
 class Attempts:
@@ -31,8 +33,9 @@ class Attempts:
 
     def begins(self, text: str) -> bool:
         """Whether this line opens a further attempt; notes what it shows."""
-        kind = next((name for name, pattern in _STARTS.items() if pattern.search(text)), None)
-        iteration = int(match[1]) if (match := _ITERATION.search(text)) else None
+        marked = any(literal in text for literal in LITERALS)
+        kind = next((name for name, pattern in _STARTS.items() if pattern.search(text)), None) if marked else None
+        iteration = int(match[1]) if "iteration" in text and (match := _ITERATION.search(text)) else None
         new = self.progressed and (kind in self.seen or (kind == "launch" and bool(self.seen)))
         new = new or (iteration is not None and self._fell_back(iteration))
         if new:
@@ -43,7 +46,7 @@ class Attempts:
             self.first = iteration if self.first is None else self.first
             self.last = iteration if self.last is None else max(self.last, iteration)
             self.progressed = True
-        elif self.progressed and _RESTART.search(text):
+        elif marked and self.progressed and _RESTART.search(text):
             self.announced = True
         return new
 

@@ -34,6 +34,8 @@ class PhaseLines:
 
     def take(self, line: LogLine, context: Context) -> bool:
         """At most one record a line and wording."""
+        if "memory (MB) |" in line.text or "memory (GB) |" in line.text:
+            return False
         return any(one(line, context) for one in (_verl, _slime, _swift, _print, _saver, _graph))
 
 

@@ -138,13 +138,14 @@ def _near(overview: Overview) -> Iterator[str]:
 
 
 def _devices(overview: Overview) -> Iterator[str]:
-    """Devices that no rank of the table above already told of."""
-    shown = [one for one in overview.devices if one.rank is None or not overview.ranks]
+    """Devices that no rank of the table above already told of: other ranks' and those of no proven rank."""
+    told = {one.rank for one in overview.ranks if one.device_used_bytes is not None}
+    shown = [one for one in overview.devices if one.rank is None or one.rank not in told]
     if not shown:
         return
     yield "\nDevices, each at its fullest reading, GiB"
     for one in shown[:RANKS_SHOWN]:
-        name = " ".join(filter(None, (one.host, f"device {one.device}", one.device_name)))
+        name = " ".join(filter(None, (one.host, f"device {one.device}" if one.device is not None else f"rank {one.rank}", one.device_name)))
         yield f"  {name:<52}{_gib(one.used_bytes):>9} of {_gib(one.total_bytes):>7}  {one.source or ''}"
     if len(shown) > RANKS_SHOWN:
         yield f"  and {len(shown) - RANKS_SHOWN} more"

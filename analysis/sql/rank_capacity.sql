@@ -11,7 +11,7 @@ WITH told AS (
     SELECT run, run_index, rank, capacity_bytes, 3, 'out-of-memory message', artifact, line FROM oom_events WHERE capacity_bytes > 0
     UNION ALL
     SELECT run, run_index, rank, total_bytes, 4, COALESCE(source, 'device table'), artifact, line
-    FROM device_memory WHERE total_bytes > 0 AND COALESCE(valid, TRUE) AND COALESCE(source, '') <> 'host' AND device IS NOT NULL
+    FROM device_memory WHERE total_bytes > 0 AND COALESCE(valid, TRUE) AND COALESCE(source, '') <> 'host'
     UNION ALL
     SELECT run, run_index, CAST(NULL AS INTEGER), capacity_bytes, 5, 'facts of the run', artifact, line FROM runs WHERE capacity_bytes > 0
 ), holder AS (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -106,7 +107,19 @@ def uploaded(browser: Any, address: str, files: Sequence[Path]) -> None:
     field = waited(lambda: browser.find_elements("css selector", "input[type=file]"), "the field to upload to")
     field[0].send_keys("\n".join(str(file) for file in files))
     shows(browser, *(file.name for file in files))
+    waited(lambda: _asked_to_read(browser), "the app takes the request to read")
+
+
+def _asked_to_read(browser: Any) -> bool:
+    """Click until the app answers: a page that is drawn anew at that moment swallows a click."""
     clicked(browser, "Read it")
+    limit = time.monotonic() + 5
+    while time.monotonic() < limit:
+        shown = str(browser.execute_script("return document.body.innerText"))
+        if "Cancel" in shown or re.search(r"\d+ files?: \d+", shown) or "Open " in shown:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def drawn(browser: Any, charts: int) -> None:

@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from analysis.rank_layout import rank_layout
+from ingest.errors import LedgerError
 from ingest.tables import BY_NAME, TABLES, Table, arrow_schema
 
 if TYPE_CHECKING:
@@ -146,7 +147,12 @@ def _stored(connection: duckdb.DuckDBPyConnection, table: Table, uris: Sequence[
         return f"SELECT {', '.join(_null(column.name, column.type) for column in table.columns)} WHERE FALSE"
     names = ", ".join(_quoted(uri) for uri in uris)
     source = f"read_parquet([{names}], union_by_name = true, hive_partitioning = true, hive_types_autocast = false)"
-    present = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    try:
+        present = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    except duckdb.Error as error:
+        reason = str(error).partition("\n")[0]
+        raise LedgerError(f"a file of the table {table.name} is lost or damaged: {reason}", where="lake",
+                          todo="restore the file, or ingest the artifacts into a new lake") from error
     columns = (_typed(column.name, column.type) if column.name in present else _null(column.name, column.type) for column in table.columns)
     return f"SELECT {', '.join(columns)} FROM {source}"
 

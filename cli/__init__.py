@@ -46,6 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except OSError as error:
+        where, what = error.filename or "output", error.strerror or error
+        print(f"hbmledger: {where}: {what} — check the path, its permissions and the room left", file=sys.stderr)
+        return USAGE
     except KeyboardInterrupt:
         print("hbmledger: stopped; what was committed stays, nothing is half written — run the same command to go on", file=sys.stderr)
         return USAGE

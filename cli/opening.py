@@ -55,7 +55,10 @@ def asked_run(name: str, lake: str | None) -> Iterator[Asked]:
     if lake is not None or not Path(run).exists():
         if lake is None and (run.startswith((".", "/", "~")) or run.endswith(_FILE_ENDINGS)):
             raise LedgerError("no such file or folder", where=run, todo="give an existing path, or the name of a run of the lake")
-        yield Asked(connect(lake_of(lake)), (run,), run_index)
+        connection = connect(lake_of(lake))
+        if run_index is not None and connection.execute("SELECT 1 FROM run_attempts WHERE run = ? LIMIT 1", [name]).fetchone():
+            run, run_index = name, None
+        yield Asked(connection, (run,), run_index)
         return
     with TemporaryDirectory(prefix="hbmledger-") as folder:
         own = Lake(Path(folder) / "lake")

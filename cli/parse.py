@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ingest.parsers import ParsedFile
 
 NAME = "parse"
-HELP = "every record found in files, one JSON object a line"
+HELP = "every record found in files: counts, or one JSON object a line with --format jsonl"
 _OF_THE_LAKE = ("run", "artifact", "month", "cluster")
 
 

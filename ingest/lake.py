@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -85,6 +86,9 @@ class Lake:
 
     def __init__(self, root: str | Path) -> None:
         self.root = str(root)
+        if "://" not in self.root and (bad := re.search(r"[\[\]]|%[0-9A-Fa-f]{2}", str(Path(self.root).absolute()))):
+            raise LedgerError(f"the table format cannot address a folder with {bad[0]!r} in its path", where=self.root,
+                              todo="name another place with --lake DIR")
 
     def exists(self) -> bool:
         """Whether anything was ever ingested here."""
@@ -97,7 +101,8 @@ class Lake:
                 Path(self.root).mkdir(parents=True, exist_ok=True)
             self._opened("artifacts")
         except (OSError, DeltaError) as error:
-            raise LedgerError(f"the lake cannot be written: {error}", where=self.root, todo="name another place with --lake DIR") from error
+            raise LedgerError(f"the lake cannot be written: {_first_line(error)}", where=self.root,
+                              todo="name another place with --lake DIR") from error
 
     def uris(self, table: str) -> list[str]:
         """Parquet files of the newest version of a table; none where it does not exist yet."""
@@ -166,7 +171,8 @@ class Lake:
         except TableNotFoundError:
             return None
         except DeltaError as error:
-            raise LedgerError(f"the table {table} cannot be opened: {error}", where=self.root, todo="is this a lake of hbmledger?") from error
+            raise LedgerError(f"the table {table} cannot be opened: {_first_line(error)}", where=self.root,
+                              todo="is this a lake of hbmledger?") from error
 
     def _opened(self, table: str) -> DeltaTable:
         """Open a table, made where it is not there; another host may make it at the same moment."""
@@ -198,7 +204,7 @@ def _write(handle: DeltaTable, rows: pa.Table, pieces: Sequence[Row], attempt: i
         time.sleep(random.uniform(0.0, min(0.02 * 2**attempt, 1.0)))
         return False
     except (OSError, DeltaError) as error:
-        raise LedgerError(f"the lake cannot be written: {error}", where=handle.table_uri, todo="check space and permissions") from error
+        raise LedgerError(f"the lake cannot be written: {_first_line(error)}", where=handle.table_uri, todo="check space and permissions") from error
     return True
 
 
@@ -224,6 +230,11 @@ def _plain_path(uri: str, root: str) -> str:
     """A local file as the file system names it: `file_uris` escapes the root (a blank is %20) but not what stands below it."""
     base = root.removeprefix("file://")
     return unquote(base) + uri.removeprefix(base) if root.startswith("file://") and uri.startswith(base) else uri
+
+
+def _first_line(error: Exception) -> str:
+    """The sentence of an error of the table format; a Rust backtrace may follow it."""
+    return str(error).strip().partition("\n")[0]
 
 
 def _busy(root: str) -> LedgerError:

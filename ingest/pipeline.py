@@ -164,7 +164,8 @@ class _Ingest:
             if piece["source"] not in left_out and not jobs[piece["source"]].alias:
                 grown = "grown" if jobs[piece["source"]].grown else "new"
                 self._states[piece["source"]] = "quarantined" if piece["status"] == "quarantined" else grown
-                self._runs.add(piece["run"])
+                if piece["rows"]:
+                    self._runs.add(piece["run"])
         ours = {piece["artifact"] for piece in batch.artifacts if piece["source"] not in left_out}
         for table, parts in batch.tables.items():
             self._rows[table] += sum(_count(part["artifact"].value_counts().to_pylist(), ours) for part in parts)

@@ -32,6 +32,8 @@ def parse_file(path: str | Path, parsers: Sequence[Parser] | None = None) -> Par
     name = str(path)
     if Path(path).is_dir():
         raise LedgerError("is a folder", where=name, todo="give files; `hbmledger ingest` reads folders and archives")
+    if Path(path).exists() and not Path(path).is_file():
+        raise LedgerError("is no regular file", where=name, todo="copy its bytes into a file")
     with open_stream(path) as stream:
         head = stream.read(HEAD_BYTES)
         if not head:

@@ -11,7 +11,7 @@ from ingest.parsers.log.lines import encoding_of
 from ingest.parsers.log.records import Recognizer
 
 LARGEST_CONTROL_RATIO = 0.1
-_BINARY = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PAR1", b"\x89PNG", b"\x7fELF", b"%PDF")
+_BINARY = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PAR1", b"\x89PNG", b"\x7fELF", b"%PDF", b"PK\x03\x04", b"PK\x05\x06")
 
 
 class MegatronLog:
@@ -25,7 +25,7 @@ class MegatronLog:
 
     def matches(self, head: bytes, path: str) -> bool:
         """Any text: no known magic, few control characters but NUL (crashed file systems) and escapes."""
-        if head.startswith(_BINARY):
+        if head.startswith(_BINARY) or head[257:262] == b"ustar":
             return False
         if encoding_of(head) != "utf-8":
             return True

@@ -30,7 +30,8 @@ _ROCM = re.compile(r"GPU\[(?P<device>\d+)\]\s*: VRAM Total (?P<what>Used )?Memor
 class Tables:
     """Rows of `memory_summary`, `device_memory`, `memory_stats`."""
 
-    literals = ("memory summary, device ID", "MiB", ".0 Off |", ".0  On |", ".0 On |", "OrderedDict(", "allocated_bytes", "VRAM Total", "NPU ", "HBM-Usage")
+    literals = ("memory summary, device ID", "MiB", ".0 Off |", ".0  On |", ".0 On |", "OrderedDict(",
+                "allocated_bytes", "VRAM Total", "NPU ", "HBM-Usage")
 
     def take(self, line: LogLine, context: Context) -> bool:
         """Open a table or read a line that is complete in itself."""

@@ -1,0 +1,83 @@
+"""What a user does wrong, or finds broken, ends in one sentence: never in a traceback, never in an answer that looks right."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from cli import main
+from ingest.lake import Lake
+from ingest.pipeline import ingest
+
+LINE = "[Rank 2] (after 2 iterations) memory (MB) | allocated: 1.5 | max allocated: 2.5 | reserved: 4.0 | max reserved: 4.0\n"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "train.log"
+    path.write_text(LINE)
+    return path
+
+
+def sentence(capsys: pytest.CaptureFixture[str], *argv: object) -> str:
+    assert main([str(one) for one in argv]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("hbmledger: ")
+    assert told.count("\n") == 1
+    return told
+
+
+@pytest.mark.parametrize("name", ["lake [x]", "lake%20a"])
+def test_a_lake_path_that_the_table_format_cannot_address_is_refused(capsys, tmp_path, log, name):
+    assert "cannot address" in sentence(capsys, "ingest", log, "--lake", tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("damage", ["lost", "overwritten"])
+@pytest.mark.parametrize("verb", [["report", "train"], ["runs"], ["sql", "SELECT count(*) FROM rank_memory"]])
+def test_a_damaged_file_of_a_lake_is_told(capsys, tmp_path, log, verb, damage):
+    lake = tmp_path / "lake"
+    ingest([log], Lake(lake), run="train")
+    (file,) = [Path(one) for one in Lake(lake).uris("rank_memory")]
+    if damage == "lost":
+        file.unlink()
+    else:
+        file.write_bytes(os.urandom(500))
+    assert "rank_memory is lost or damaged" in sentence(capsys, *verb, "--lake", lake)
+
+
+def test_a_run_whose_name_looks_like_an_attempt_is_found(capsys, tmp_path, log):
+    ingest([log], Lake(tmp_path / "lake"), run="night#1")
+    assert main(["report", "night#1", "--lake", str(tmp_path / "lake")]) == 0
+    assert "rank" in capsys.readouterr().out.lower()
+
+
+def test_an_archive_is_no_log_to_parse(capsys, tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("train.log", LINE)
+    assert "archives" in sentence(capsys, "parse", tmp_path / "a.zip")
+
+
+def test_what_is_no_regular_file_is_refused(capsys, tmp_path):
+    os.mkfifo(tmp_path / "pipe.log")
+    assert "no regular file" in sentence(capsys, "parse", tmp_path / "pipe.log")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_under_the_output_is_told(log):
+    import subprocess
+    import sys
+
+    code = "import sys; from cli import main; sys.exit(main(sys.argv[1:]))"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", code, "report", str(log)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "No space left" in done.stderr
+
+
+def test_an_input_without_a_record_is_no_run_to_report(tmp_path, log):
+    (tmp_path / "notes.log").write_text("nothing here\n")
+    assert ingest([tmp_path], Lake(tmp_path / "lake")).runs in (("train",), (f"{tmp_path.name}/train",))

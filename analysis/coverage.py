@@ -30,12 +30,16 @@ def coverage(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, me
     missing = tuple(sorted(set(expected or ()) - set(measured)))
     world = counts["world_size"] or (sizes.world_size if isinstance(sizes, ParallelSizes) else None)
     return Coverage(world, ranks, measured, expected, missing, counts["unplaced_records"], counts["invalid_records"],
-                    _sentence(world, ranks, measured, expected, missing, counts["unplaced_records"]))
+                    _sentence(world, ranks, measured, expected, missing, counts))
 
 
 def _sentence(world: int | None, ranks: tuple[int, ...], measured: tuple[int, ...], expected: tuple[int, ...] | None, missing: tuple[int, ...],
-              unplaced: int) -> str:
-    parts = [f"seen {len(ranks)} of {world if world is not None else 'an unknown number of'} ranks"]
+              counts: dict[str, Any]) -> str:
+    unplaced, invalid = counts["unplaced_records"], counts["invalid_records"]
+    beyond = tuple(rank for rank in ranks if world is not None and rank >= world)
+    parts = [f"seen {len(ranks) - len(beyond)} of {world if world is not None else 'an unknown number of'} ranks"]
+    if beyond:
+        parts.append(f"rank {shown_ranks(beyond)} contradicts the world size of {world}")
     if len(measured) != len(ranks):
         parts.append(f"memory of {len(measured)}")
     if expected is not None and world is not None and len(expected) < world and len(measured) < world:
@@ -43,6 +47,8 @@ def _sentence(world: int | None, ranks: tuple[int, ...], measured: tuple[int, ..
         parts.append(f"only the {len(expected)} of data-parallel rank 0 print memory{lacking}")
     if unplaced:
         parts.append(f"{unplaced} memory record{'s' * (unplaced > 1)} without a rank")
+    if invalid:
+        parts.append(f"{invalid} memory record{'s' * (invalid > 1)} left out: the figures cannot be true")
     return "; ".join(parts)
 
 

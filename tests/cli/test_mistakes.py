@@ -81,3 +81,14 @@ def test_a_full_disk_under_the_output_is_told(log):
 def test_an_input_without_a_record_is_no_run_to_report(tmp_path, log):
     (tmp_path / "notes.log").write_text("nothing here\n")
     assert ingest([tmp_path], Lake(tmp_path / "lake")).runs in (("train",), (f"{tmp_path.name}/train",))
+
+
+def test_a_rank_beyond_the_world_size_and_figures_that_cannot_be_true_are_told(capsys, tmp_path):
+    path = tmp_path / "odd.log"
+    zeros = LINE.replace("Rank 2", "Rank 3").replace("1.5", "0.0").replace("2.5", "0.0").replace("4.0", "0.0")
+    path.write_text("using world size: 8, data-parallel-size: 1, tensor-model-parallel size: 8, pipeline-model-parallel size: 1 \n"
+                    + LINE + LINE.replace("Rank 2", "Rank 9") + zeros)
+    assert main(["report", str(path)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "rank 9 contradicts the world size of 8" in told
+    assert "1 memory record left out: the figures cannot be true" in told

@@ -97,9 +97,9 @@ def locked(source: Lake | duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
     return connection
 
 
-def records(connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+def records(connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[dict[str, Any]]:
     """The rows of a query as dictionaries by column name."""
-    result = connection.execute(query, list(parameters))
+    result = connection.execute(query, dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
@@ -114,6 +114,11 @@ def orphans(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
 def view_text(name: str) -> str:
     """The SELECT of a view of `VIEWS`."""
     return files("analysis").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8").strip().rstrip(";")
+
+
+def asked_text(name: str) -> str:
+    """A query with parameters of `analysis/sql/asked`."""
+    return view_text(f"asked/{name}")
 
 
 def _with_views(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:

@@ -2,32 +2,39 @@
 
 near (hard): capacity - outside - peak active <= margin; near (cache): capacity - outside - max reserved <= margin, not hard: a warning
 of slowdown, not of death. A rise of the allocator's retries or out-of-memory errors in a step is a touch of the limit whatever the
-margin. Maxima that Megatron never resets prove more than one step: a clear final maximum clears every step so far; a near one proves
-one step only. Where nothing outside torch was measured, outside is at least 0.5 GiB and without upper bound: near can be said, clear cannot.
-Every step counts here: steps of high load are not told apart.
+margin. A rank is judged over its steps of high load (`analysis/sql/asked/rank_limits.sql` chooses and counts them): stable = near in at least
+80 % of at least 5, occasional = near at least once otherwise, clear = never, insufficient = fewer than 5. The two kinds are judged apart: a rank
+that was once near by live bytes and always by cache is an occasional hard one. Maxima that Megatron never resets are
+upper bounds of the steps that did not move them: a clear one clears every step so far, a near one convicts only the step of its rise.
+Where nothing outside torch was measured, outside is at least 0.5 GiB and without upper bound: near can be said, clear cannot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.capacity import GIB, Capacity
+from analysis.chances import chance, wilson
+from analysis.database import asked_text, records
 from analysis.rows import Class, Near, Rank
+
+if TYPE_CHECKING:
+    import duckdb
 
 LEAST_OUTSIDE_BYTES = GIB // 2
 ENOUGH_STEPS = 5
 STABLE_SHARE = 0.8
-_Z = 1.959964
 
-Step = Mapping[str, Any]
+Kind = Literal["hard", "cache"]
+_UNBOUNDED_BYTES = 2**60
+_NO_OUTSIDE = "what lies outside torch is in no artifact: run with --log-device-memory-used"
 
 
-def margin(capacity_bytes: int) -> int:
-    """Near the limit begins here: the larger of 2 GiB and 3 % of capacity."""
-    return max(2 * GIB, capacity_bytes * 3 // 100)
+def margin(capacity_bytes: int, largest_request_bytes: int = 0) -> int:
+    """Near the limit begins here: the largest of 2 GiB, 3 % of capacity, and the largest single request seen in a step."""
+    return max(2 * GIB, capacity_bytes * 3 // 100, largest_request_bytes)
 
 
 def with_capacity(rank: Rank, capacity: Capacity) -> Rank:
@@ -43,81 +50,104 @@ def with_capacity(rank: Rank, capacity: Capacity) -> Rank:
                    hard_headroom_bytes=left(rank.outside_bytes, rank.peak_bytes))
 
 
-def near_limit(rank: Rank, steps: Sequence[Step], steps_covered: int | None, *, died: bool = False) -> Near:
-    """The class of one rank.
+def near_limits(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank], steps_before: int | None,
+                died: set[int | None]) -> tuple[Near, ...]:
+    """The class of every rank whose number is known. `steps_before`: iterations done before the attempt, null where not told."""
+    named = [rank for rank in ranks if rank.rank is not None]
+    counted = _counted(connection, run, run_index, [rank for rank in named if rank.capacity_bytes is not None])
+    return tuple(_judged(rank, counted.get(rank.rank or 0), _covered(rank, steps_before), died=rank.rank in died) for rank in named)
 
-    `steps` are its records with interval peaks (`max_allocated_bytes`, `max_reserved_bytes`, `touched`); `steps_covered` says how many
-    steps its cumulative maximum spans, null where unknown; `died` tells that the rank ran out of memory.
-    """
-    if died:
-        return _near(rank, "insufficient", "hard", 1, 1, None, None, "it ran out of memory: one step is known to have been at the limit")
+
+def _counted(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank]) -> dict[int, dict[str, Any]]:
+    """Counts over the steps of each rank, by rank."""
+    if not ranks:
+        return {}
+    sizes = [rank.capacity_bytes or 0 for rank in ranks]
+    high = [size - (LEAST_OUTSIDE_BYTES if rank.outside_bytes is None else rank.outside_bytes) for size, rank in zip(sizes, ranks, strict=True)]
+    low = [left if rank.outside_bytes is not None else -_UNBOUNDED_BYTES for left, rank in zip(high, ranks, strict=True)]
+    given = {"run": run, "run_index": run_index, "ranks": [rank.rank for rank in ranks], "left_low": low, "left_high": high,
+             "margin": [margin(size) for size in sizes]}
+    query = asked_text("rank_limits")
+    if not records(connection, "SELECT 1 FROM duckdb_views() WHERE view_name = 'rank_load'"):
+        query = query.replace("FROM rank_load", "FROM (SELECT NULL AS run, NULL AS run_index, NULL AS rank, NULL AS iteration, NULL AS load_bytes)")
+    return {row["rank"]: row for row in records(connection, query, given)}
+
+
+def _covered(rank: Rank, steps_before: int | None) -> int | None:
+    """Steps that the rank's maximum since the start spans."""
+    return None if rank.iteration is None or steps_before is None else rank.iteration - steps_before
+
+
+def _judged(rank: Rank, counts: dict[str, Any] | None, steps_covered: int | None, *, died: bool) -> Near:
+    if died and not (counts and counts["interval_steps"]):
+        return _near(rank, "insufficient", "hard", 1, 1, reason="it ran out of memory: one step is known to have been at the limit")
     if rank.capacity_bytes is None:
-        return _undetermined(rank, "no capacity in the artifacts; give --capacity")
+        return _near(rank, "undetermined", reason="no capacity in the artifacts; give --capacity")
     if rank.max_reserved_bytes is None and rank.peak_bytes is None:
-        return _undetermined(rank, "no peak in the artifacts")
-    if rank.outside_bytes is None:
-        return _without_outside(rank)
-    if steps:
-        return _by_steps(rank, steps)
-    return _by_maximum(rank, steps_covered)
+        return _near(rank, "undetermined", reason="no peak in the artifacts")
+    if counts is None or (not counts["interval_steps"] and not counts["near"] and not counts["other_near"]):
+        return _by_maximum(rank, steps_covered)
+    return _by_steps(rank, counts, died=died)
 
 
-def wilson(hits: int, of: int) -> tuple[float, float]:
-    """The 95 % interval of a chance seen `hits` times in `of`; for none the exact upper bound, about 3/n."""
-    if hits == 0:
-        return 0.0, 1 - 0.05 ** (1 / of)
-    share, square = hits / of, _Z * _Z
-    centre, half = share + square / (2 * of), _Z * sqrt(share * (1 - share) / of + square / (4 * of * of))
-    return max(0.0, (centre - half) / (1 + square / of)), min(1.0, (centre + half) / (1 + square / of))
+def _by_steps(rank: Rank, counts: dict[str, Any], *, died: bool) -> Near:
+    hard = counts["hard_near"] or counts["other_hard_near"] or died
+    names = ("hard_near", "hard_clear", "other_hard_near") if hard else ("near", "clear", "other_near")
+    hits, clear, other = (counts[name] for name in names)
+    hits, steps = hits + died, counts["steps"] + died
+    kind: Kind | None = "hard" if hard else "cache" if hits or other else None
+    unknown = steps - hits - clear
+    near, reason = _class(hits, clear, unknown, steps, other, counts, known_outside=rank.outside_bytes is not None)
+    low, high = chance(hits, steps, counts["correlation"]) if steps and not unknown else (None, None)
+    return _near(rank, near, kind, hits, steps, low, high, reason=reason, rule=_rule(counts), other_near_steps=other, unknown_steps=unknown,
+                 cache_near_steps=counts["near"], touched_steps=counts["touched"])
 
 
-def _by_steps(rank: Rank, steps: Sequence[Step]) -> Near:
-    kinds = [_kind(rank, step["max_allocated_bytes"], step["max_reserved_bytes"], touched=bool(step["touched"])) for step in steps]
-    hits, count = sum(kind is not None for kind in kinds), len(steps)
-    low, high = wilson(hits, count)
-    kind = "hard" if "hard" in kinds else "cache" if hits else None
-    near: Class = "insufficient" if count < ENOUGH_STEPS else "stable" if hits >= STABLE_SHARE * count else "occasional" if hits else "clear"
-    return _near(rank, near, kind, hits, count, low, high, "every measured step counts alike; steps of high load are not told apart")
+def _class(hits: int, clear: int, unknown: int, steps: int, other: int, counts: dict[str, Any], *, known_outside: bool) -> tuple[Class, str]:
+    """The class, and why not another."""
+    hidden = "a maximum that was never reset hides the others" if known_outside else _NO_OUTSIDE
+    if steps < ENOUGH_STEPS:
+        what = "steps of high load" if counts["varies"] else "steps"
+        return "insufficient", f"{hits} of {steps} {what} near; fewer than {ENOUGH_STEPS} tell nothing about the rest"
+    if hits >= STABLE_SHARE * steps:
+        return "stable", f"near in {hits} of {steps} steps"
+    if not hits and not other:
+        return ("clear", f"never near in {steps} steps") if not unknown else ("undetermined", hidden)
+    if hits + unknown >= STABLE_SHARE * steps and unknown:
+        return "insufficient", f"{hits} of {steps} steps are known to be near and {clear} clear; {hidden}"
+    return "occasional", f"near in {hits} of {steps} steps" if hits else f"near in {other} steps, none of high load"
+
+
+def _rule(counts: dict[str, Any]) -> str:
+    if counts["varies"] is None:
+        return "every measured step: no load is known"
+    if not counts["varies"]:
+        return "every measured step: the load does not vary (largest below 1.05 of the mean)"
+    return "steps of high load: at least 1.05 of the rank's median load and in its top 10 %"
 
 
 def _by_maximum(rank: Rank, steps_covered: int | None) -> Near:
     """A maximum since process start."""
-    kind = _kind(rank, rank.peak_bytes, rank.max_reserved_bytes, touched=False)
+    outside = LEAST_OUTSIDE_BYTES if rank.outside_bytes is None else rank.outside_bytes
+    left, near = (rank.capacity_bytes or 0) - outside, margin(rank.capacity_bytes or 0)
+    kind: Kind | None = "hard" if _short(left, rank.peak_bytes, near) else "cache" if _short(left, rank.max_reserved_bytes, near) else None
     if kind:
-        return _near(rank, "insufficient", kind, 1, 1, None, None, "the maximum since the start is near: one step is known to be, no other is known")
+        even = "" if rank.outside_bytes is not None else ", even if only 0.5 GiB lie outside torch"
+        reason = f"the maximum since the start is near{even}: one step is known to be, no other is known"
+        return _near(rank, "insufficient", kind, 1, 1, reason=reason)
+    if rank.outside_bytes is None:
+        return _near(rank, "undetermined", reason=_NO_OUTSIDE)
     if steps_covered is None or steps_covered < ENOUGH_STEPS:
-        return _near(rank, "insufficient", None, 0, steps_covered, None, None, f"clear so far, over fewer than {ENOUGH_STEPS} steps")
+        return _near(rank, "insufficient", None, 0, steps_covered, reason=f"clear so far, over fewer than {ENOUGH_STEPS} steps")
     low, high = wilson(0, steps_covered)
-    return _near(rank, "clear", None, 0, steps_covered, low, high, "the maximum since the start is clear, so every step so far is")
+    return _near(rank, "clear", None, 0, steps_covered, low, high, reason="the maximum since the start is clear, so every step so far is")
 
 
-def _without_outside(rank: Rank) -> Near:
-    least = _with_least_outside(rank)
-    if _kind(least, least.peak_bytes, least.max_reserved_bytes, touched=False):
-        kind = _kind(least, least.peak_bytes, least.max_reserved_bytes, touched=False)
-        return _near(rank, "insufficient", kind, 1, 1, None, None, "near even if only 0.5 GiB lie outside torch")
-    return _undetermined(rank, "what lies outside torch is in no artifact: run with --log-device-memory-used")
+def _short(left: int, held: int | None, near: int) -> bool:
+    return held is not None and left - held <= near
 
 
-def _with_least_outside(rank: Rank) -> Rank:
-    """The rank as if only the least there can be lay outside torch: an upper bound of its headroom."""
-    capacity = Capacity(rank.capacity_bytes or 0, rank.capacity_source or "")
-    return with_capacity(replace(rank, outside_bytes=LEAST_OUTSIDE_BYTES), capacity)
-
-
-def _kind(rank: Rank, peak: int | None, reserved: int | None, *, touched: bool) -> Any:
-    """`hard`, `cache`, or null where the step stayed clear."""
-    assert rank.capacity_bytes is not None
-    left, near = rank.capacity_bytes - (rank.outside_bytes or 0), margin(rank.capacity_bytes)
-    if peak is not None and left - peak <= near:
-        return "hard"
-    return "cache" if touched or (reserved is not None and left - reserved <= near) else None
-
-
-def _undetermined(rank: Rank, reason: str) -> Near:
-    return _near(rank, "undetermined", None, None, None, None, None, reason)
-
-
-def _near(rank: Rank, near: Class, kind: Any, hits: int | None, steps: int | None, low: float | None, high: float | None, reason: str) -> Near:
+def _near(rank: Rank, near: Class, kind: Kind | None = None, hits: int | None = None, steps: int | None = None, low: float | None = None,
+          high: float | None = None, *, reason: str, **more: Any) -> Near:
     size = None if rank.capacity_bytes is None else margin(rank.capacity_bytes)
-    return Near(rank.rank, near, kind, hits, steps, low, high, rank.hard_headroom_bytes, rank.soft_headroom_bytes, size, reason)
+    return Near(rank.rank, near, kind, hits, steps, low, high, rank.hard_headroom_bytes, rank.soft_headroom_bytes, size, reason, **more)

@@ -14,10 +14,10 @@ from analysis.capacity import Capacity, capacity_of_device
 from analysis.coverage import coverage
 from analysis.database import records
 from analysis.device_table import device_table
-from analysis.limits import near_limit, with_capacity
+from analysis.limits import near_limits, with_capacity
 from analysis.oom_table import oom_table
 from analysis.rank_layout import sizes_of
-from analysis.rows import Branch, Configuration, Near, Overview, Rank, Reject, Source, Theory
+from analysis.rows import Branch, Configuration, Overview, Rank, Reject, Source, Theory
 from analysis.run_facts import arguments_of, configuration, record_counts, steps_before
 from analysis.stage_table import stage_table, surpluses
 from analysis.theory.run_card import run_cards
@@ -38,7 +38,6 @@ LEFT JOIN artifacts AS peak_piece ON peak_piece.artifact = headroom.peak_artifac
 WHERE headroom.run = ? AND headroom.run_index = ?
 ORDER BY headroom.rank NULLS LAST, headroom.rank_label
 """
-_STEPS = "SELECT * FROM rank_steps WHERE run = ? AND run_index = ? ORDER BY rank, iteration"
 _REJECTS = """
 SELECT rejects.*, COALESCE(artifacts.path, rejects.artifact) AS path
 FROM rejects LEFT JOIN artifacts ON artifacts.artifact = rejects.artifact
@@ -53,10 +52,10 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     attempts = attempts_of(connection, run, run_index)
     run_index = attempts[-1] if run_index is None else run_index
     facts = configuration(connection, run, run_index)
-    ranks = _ranks(connection, run, run_index, capacity, facts.gpu_name)
+    ranks = ranks_of(connection, run, run_index, capacity, facts.gpu_name)
     covered = coverage(connection, run, run_index, tuple(rank.rank for rank in ranks if rank.rank is not None))
     ooms = oom_table(connection, run, run_index)
-    near = _near(connection, run, run_index, ranks, {one.rank for one in ooms})
+    near = near_limits(connection, run, run_index, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
     stages = stage_table(connection, run, run_index, ranks, arguments_of(connection, run, run_index))
     devices = device_table(connection, run, run_index)
     theory = theory_of(connection, run, run_index, ranks)
@@ -86,7 +85,9 @@ def attempts_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int 
     return found
 
 
-def _ranks(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, capacity: Capacity | None, gpu_name: str | None) -> tuple[Rank, ...]:
+def ranks_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, capacity: Capacity | None = None,
+             gpu_name: str | None = None) -> tuple[Rank, ...]:
+    """The measured ranks of an attempt; `capacity` wins over the artifacts', the usual one of `gpu_name` fills what they do not tell."""
     ranks = [_rank(row) for row in records(connection, _RANKS, [run, run_index])]
     usual = capacity_of_device(gpu_name) if gpu_name else None
     return tuple(with_capacity(rank, capacity) if capacity else with_capacity(rank, usual) if usual and rank.capacity_bytes is None else rank
@@ -99,19 +100,6 @@ def _rank(row: dict[str, Any]) -> Rank:
             "soft_headroom_bytes", "hard_headroom_bytes", "headroom_bound_bytes", "peak_iteration")
     return Rank(stage=row["pp"], source=Source(row["path"], row["line"]), peak_source=Source(row["peak_path"], row["peak_line"]),
                 **{name: row[name] for name in same})
-
-
-def _near(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank], died: set[int | None]) -> tuple[Near, ...]:
-    steps: dict[int, list[dict[str, Any]]] = {}
-    for row in records(connection, _STEPS, [run, run_index]):
-        steps.setdefault(row["rank"], []).append(row)
-    before = steps_before(connection, run, run_index)
-    judged = []
-    for rank in ranks:
-        if rank.rank is not None:
-            covered = None if rank.iteration is None or before is None else rank.iteration - before
-            judged.append(near_limit(rank, steps.get(rank.rank, ()), covered, died=rank.rank in died))
-    return tuple(judged)
 
 
 def _branch(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> Branch | None:

@@ -193,7 +193,10 @@ class StageSurplus:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """How often one rank came near its limit. `low` and `high` bound the chance of a step (95 %)."""
+    """How often one rank came near its limit over the steps that `rule` chose. `low` and `high` bound the chance of such a step (95 %).
+
+    `near_steps` counts steps near by `kind`, `cache_near_steps` those near by either; `other_near_steps` lie outside the rule's choice.
+    """
 
     rank: int | None
     near: Class
@@ -206,6 +209,11 @@ class Near:
     headroom_soft_bytes: int | None
     margin_bytes: int | None
     reason: str
+    rule: str | None = None
+    other_near_steps: int | None = None
+    unknown_steps: int | None = None
+    cache_near_steps: int | None = None
+    touched_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,40 @@
--- One row a rank and step whose peaks cover that step only (scope interval); `touched` tells that the allocator had to free its cache and
--- retry, or threw, in that step.
-WITH step AS (
+-- One row a rank and step. `exact` tells that the peaks are this step's own: the artifact resets them each step (scope interval), or a maximum
+-- since the start rose here; else they are upper bounds, for a maximum that did not move says only that this step stayed below it.
+-- `touched` tells that the allocator had to free its cache and retry, or threw, in that step. Where one step has both scopes, interval wins.
+WITH reading AS (
     SELECT
-        run, run_index, rank, iteration, MAX(COALESCE(max_allocated_bytes, allocated_bytes)) AS max_allocated_bytes,
-        MAX(COALESCE(max_reserved_bytes, reserved_bytes)) AS max_reserved_bytes, MAX(device_used_bytes) AS device_used_bytes
+        run, run_index, rank, iteration, CASE WHEN scope = 'interval' THEN 'interval' ELSE 'cumulative' END AS scope,
+        MAX(CASE WHEN max_allocated_bytes IS NULL OR allocated_bytes > max_allocated_bytes THEN allocated_bytes ELSE max_allocated_bytes END)
+            AS max_allocated_bytes,
+        MAX(CASE WHEN max_reserved_bytes IS NULL OR reserved_bytes > max_reserved_bytes THEN reserved_bytes ELSE max_reserved_bytes END)
+            AS max_reserved_bytes,
+        MAX(reserved_bytes) AS reserved_bytes, MAX(device_used_bytes) AS device_used_bytes, MIN(artifact) AS artifact, MIN(line) AS line
     FROM rank_memory
-    WHERE scope = 'interval' AND COALESCE(valid, TRUE) AND rank IS NOT NULL AND iteration IS NOT NULL
-    GROUP BY run, run_index, rank, iteration
+    WHERE COALESCE(valid, TRUE) AND rank IS NOT NULL AND iteration IS NOT NULL
+    GROUP BY run, run_index, rank, iteration, CASE WHEN scope = 'interval' THEN 'interval' ELSE 'cumulative' END
+), ordered AS (
+    SELECT
+        *, MAX(max_allocated_bytes) OVER before AS allocated_before, MAX(max_reserved_bytes) OVER before AS reserved_before,
+        ROW_NUMBER() OVER (PARTITION BY run, run_index, rank, iteration ORDER BY scope DESC) AS nth
+    FROM reading
+    WINDOW before AS (PARTITION BY run, run_index, rank, scope ORDER BY iteration ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), counted AS (
     SELECT run, run_index, rank, iteration, MAX(COALESCE(num_alloc_retries, 0) + COALESCE(num_ooms, 0)) AS touches,
-        MAX(active_bytes_all_peak_bytes) AS max_active_bytes
+        MAX(CASE WHEN scope = 'interval' THEN active_bytes_all_peak_bytes END) AS max_active_bytes
     FROM memory_stats
-    WHERE scope = 'interval' AND COALESCE(valid, TRUE) AND rank IS NOT NULL AND iteration IS NOT NULL
+    WHERE COALESCE(valid, TRUE) AND rank IS NOT NULL AND iteration IS NOT NULL
     GROUP BY run, run_index, rank, iteration
 ), risen AS (
     SELECT *, touches - LAG(touches) OVER (PARTITION BY run, run_index, rank ORDER BY iteration) AS new_touches
     FROM counted
 )
 SELECT
-    step.run, step.run_index, step.rank, step.iteration,
+    step.run, step.run_index, step.rank, step.iteration, step.scope,
     CASE WHEN risen.max_active_bytes > step.max_allocated_bytes THEN risen.max_active_bytes ELSE step.max_allocated_bytes END AS max_allocated_bytes,
-    step.max_reserved_bytes, step.device_used_bytes, COALESCE(risen.new_touches, 0) > 0 AS touched
-FROM step
+    step.max_reserved_bytes, step.reserved_bytes, step.device_used_bytes, COALESCE(risen.new_touches, 0) > 0 AS touched,
+    step.scope = 'interval' OR step.allocated_before IS NULL OR step.max_allocated_bytes > step.allocated_before AS exact,
+    step.scope = 'interval' OR step.reserved_before IS NULL OR step.max_reserved_bytes > step.reserved_before AS reserved_exact,
+    step.artifact, step.line
+FROM ordered AS step
 LEFT JOIN risen ON risen.run = step.run AND risen.run_index = step.run_index AND risen.rank = step.rank AND risen.iteration = step.iteration
+WHERE step.nth = 1

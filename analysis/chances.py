@@ -1,0 +1,36 @@
+"""What a count says about a chance: the 95 % interval, the bound for what was never seen, and how many steps correlated steps are worth.
+
+Wilson's interval (E. B. Wilson, JASA 22, 1927) holds its rate for few trials, where the usual normal one does not; of none in n the exact upper
+bound is 1 - 0.05^(1/n), about 3/n. Steps that follow each other look alike: with lag-one correlation r they are worth n (1 - r) / (1 + r)
+(the first-order autoregressive case), and only that many are counted.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, sqrt
+
+_Z = 1.959964
+
+
+def wilson(hits: float, of: float) -> tuple[float, float]:
+    """The 95 % interval of a chance seen `hits` times in `of` (not necessarily whole numbers, `of` at least 1); for none or all one-sided."""
+    if hits <= 0:
+        return 0.0, 1 - 0.05 ** (1 / of)
+    if hits >= of:
+        return 0.05 ** (1 / of), 1.0
+    share, square = hits / of, _Z * _Z
+    centre, half = share + square / (2 * of), _Z * sqrt(share * (1 - share) / of + square / (4 * of * of))
+    return max(0.0, (centre - half) / (1 + square / of)), min(1.0, (centre + half) / (1 + square / of))
+
+
+def effective(steps: int, correlation: float | None) -> float:
+    """How many independent steps `steps` are worth; anticorrelation adds none."""
+    if correlation is None or not isfinite(correlation) or correlation <= 0 or steps < 2:
+        return float(steps)
+    return max(1.0, steps * (1 - correlation) / (1 + correlation))
+
+
+def chance(hits: int, of: int, correlation: float | None = None) -> tuple[float, float]:
+    """`wilson` at the effective number of steps, the share kept."""
+    worth = effective(of, correlation)
+    return wilson(hits / of * worth, worth)

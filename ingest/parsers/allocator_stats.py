@@ -35,6 +35,7 @@ _DESCRIBED = {*_RANK_NAMES, *_STEP_NAMES, "local_rank", "time", "timestamp", "sc
 _KEY = re.compile(r"(?:(rank|step|iteration|iter)[ _-]?)?(\d{1,9})")
 _DEEPEST = 6
 _INT64 = 2**63 - 1
+_LARGEST_RANK = 2**31 - 1
 _LARGEST_BYTES = 2**60
 """No device holds an exbibyte: a larger figure of what is held now is an overflow."""
 
@@ -121,7 +122,7 @@ def _integer(value: Any) -> int | None:
 
 def _described(fields: Mapping[str, Any], known: Reading, *, keep: bool) -> Reading:
     """What is known of a reading, from the fields beside or around its counters; `keep` the others as text."""
-    rank, iteration = _first(fields, _RANK_NAMES), _first(fields, _STEP_NAMES)
+    rank, iteration = _rank(_first(fields, _RANK_NAMES)), _first(fields, _STEP_NAMES)
     label = f"local {fields['local_rank']}" if rank is None and _integer(fields.get("local_rank")) is not None else None
     time = fields.get("time", fields.get("timestamp"))
     scope, phase = fields.get("scope"), fields.get("phase")
@@ -143,11 +144,15 @@ def _keyed(key: str, around: Reading) -> Reading:
     if match is None:
         return replace(around, rank_label=key) if key.startswith(("cuda:", "device")) and around.rank is None else around
     number = int(match.group(2))
-    return replace(around, rank=number) if match.group(1) in (None, "rank") else replace(around, iteration=number)
+    return replace(around, rank=_rank(number)) if match.group(1) in (None, "rank") else replace(around, iteration=number)
 
 
 def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     return next((number for name in names if (number := _integer(fields.get(name))) is not None), None)
+
+
+def _rank(number: int | None) -> int | None:
+    return number if number is not None and 0 <= number <= _LARGEST_RANK else None
 
 
 def _or(value: int | None, default: int | None) -> int | None:

@@ -25,6 +25,7 @@ from ingest.parsers.names import local_rank_of, rank_of
 LARGEST_RECORD_BYTES = 64 * 2**20
 _TOKEN = re.compile(rb'"(?:\\.|[^"\\\n])*"|[\[\](){}]')
 _OPENING = re.compile(rb"""\s*(?:\{\s*(?:["'}\d-]|$)|OrderedDict\(|\[\s*(?:[\[{]|OrderedDict\(|$))""")
+_BARE = re.compile(rb"\s*(?:OrderedDict\(|[\[({])[\[({\s]*")
 _DICT = re.compile(r"OrderedDict\(\[(.*?)\]\)", re.DOTALL)
 _DICT_3_12 = re.compile(r"OrderedDict\((\{[^{}]*\})\)")
 _PAIR = re.compile(r"\(\s*'([^']*)'\s*,\s*([^()]*?)\s*,?\s*\)")
@@ -94,6 +95,7 @@ class _Reader:
     attempts: dict[str, _Attempt] = field(default_factory=dict)
     open: list[bytes] = field(default_factory=list)
     depth: int = 0
+    open_bytes: int = 0
     row_count: int = 0
 
     def __post_init__(self) -> None:
@@ -115,23 +117,42 @@ class _Reader:
             self.close()
         self.open.append(line)
         self.depth += _depth(line)
-        if sum(map(len, self.open)) > LARGEST_RECORD_BYTES:
+        self.open_bytes += len(line)
+        if self.open_bytes > LARGEST_RECORD_BYTES and not self._salvage():
             raise LedgerError(f"a record of more than {LARGEST_RECORD_BYTES >> 20} MiB", where=f"{self.path}, line {self.line + 1}",
                               todo="write one reading a line")
-        if line.endswith(b"\n") and (self.depth <= 0 or not _OPENING.match(self.open[0])):
+        if line.endswith(b"\n") and self.open and (self.depth <= 0 or not _OPENING.match(self.open[0])):
             self.close()
 
     def close(self) -> None:
         """Turn the open lines into rows; they are consumed."""
         if not self.open:
             return
-        record, number = b"".join(self.open), self.line + 1
-        offset = self.closed_end
-        self.line += len(self.open)
+        record = b"".join(self.open)
+        if len(self.open) > 1 and decode(record) is None and self._salvage():
+            return
+        self._take(record, len(self.open))
+        self._empty()
+
+    def _empty(self) -> None:
+        self.open, self.depth, self.open_bytes = [], 0, 0
+
+    def _take(self, record: bytes, lines: int) -> None:
+        """Consume a record of so many lines."""
+        number, offset = self.line + 1, self.closed_end
+        self.line += lines
         self.closed_end += len(record)
-        self.open, self.depth = [], 0
         if record.strip(b"\x00\r\n\t \xef\xbb\xbf"):
             self._keep(record, number, offset)
+
+    def _salvage(self) -> bool:
+        """Whether whole records stand among the lines of one that never closes: then each line is taken by itself."""
+        if not any(_is_whole(line) for line in self.open):
+            return False
+        for line in self.open:
+            self._take(line, 1)
+        self._empty()
+        return True
 
     def _keep(self, record: bytes, number: int, offset: int) -> None:
         value = decode(record)
@@ -186,8 +207,8 @@ def _is_whole(line: bytes) -> bool:
 
 
 def _torn(first: bytes) -> bool:
-    """Whether an open record began as one of a line each: a document that spans lines opens with a bare bracket."""
-    return first.startswith((b'{"', b"OrderedDict(")) and len(first.rstrip()) > 2
+    """Whether an open record began as one of a line each: a document that spans lines opens with nothing but brackets."""
+    return not _BARE.fullmatch(first)
 
 
 def _after_tear(record: bytes) -> Any | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from collections import OrderedDict
 from datetime import datetime
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from ingest import tables
 from ingest.parsers import memory_stats
 from ingest.parsers.memory_stats import MEMORY_STATS
+from tests.ingest.parsers.mutations import mutated, one_line
 
 FLAT = {"allocated_bytes.all.current": 31711870976, "allocated_bytes.all.peak": 63988301824, "reserved_bytes.all.current": 73620520960,
         "reserved_bytes.all.peak": 73620520960, "inactive_split_bytes.all.current": 8527020032, "active.all.current": 1422,
@@ -202,3 +204,40 @@ def test_any_value_gives_rows_that_fit_the_schema(value):
 
 def test_ordered_dict_text_as_this_python_prints_it():
     assert rows(str(OrderedDict(FLAT)).encode())["memory_stats"][0]["counters"] == FLAT
+
+
+def test_a_rank_that_no_job_has_is_no_rank():
+    assert [rows(json.dumps({"rank": rank, "stats": FLAT}).encode())["memory_stats"][0]["rank"] for rank in (2**31, -1, 7)] == [None, None, 7]
+
+
+WHOLE = [record for record in RECORDS if record.startswith(("{", "Ord")) and record.count("\n") == 1 and record.rstrip().endswith(("}", ")"))]
+
+
+def _mutations(count):
+    """Wounds raise nothing but the one error, and a wounded line changes no row of another line."""
+    chance = random.Random(20261129)
+    for _ in range(count):
+        lines = [json.dumps({**PROBE, "rank": rank}).encode() for rank in range(3)] + [chance.choice(WHOLE).encode().rstrip()]
+        chance.shuffle(lines)
+        whole = rows(b"\n".join(lines) + b"\n")
+        victim = chance.randrange(len(lines))
+        lines[victim] = one_line(mutated(lines[victim], chance)) + b" "
+        damaged = rows(b"\n".join(lines) + b"\n")
+        for table in ("memory_stats", "rank_memory"):
+            kept = [row for row in whole[table] if row["line"] != victim + 1]
+            assert [row for row in damaged.get(table, []) if row["line"] != victim + 1] == kept, lines[victim]
+        text = mutated("".join(RECORDS).encode(), chance, 30)
+        try:
+            MEMORY_STATS.matches(text, "x")
+            rows(text)
+        except memory_stats.LedgerError:
+            pass
+
+
+def test_wounded_files_raise_nothing_and_leave_whole_lines_alone():
+    _mutations(500)
+
+
+@pytest.mark.long
+def test_many_wounded_files():
+    _mutations(20_000)

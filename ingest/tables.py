@@ -70,6 +70,7 @@ _RANK = (
     _c("rank", "int32", "global rank, null where the artifact does not prove it"),
     _c("rank_label", "string", "what the artifact says instead of a global rank: `last`, `task 3`, `local 2`"),
 )
+_THREAD = _c("thread", "int64", "thread of the process: lines of one thread between init_started and init belong to that communicator")
 _STEP = _c("iteration", "int64", "training iteration the record belongs to, null where unknown")
 
 
@@ -270,6 +271,7 @@ TABLES: tuple[Table, ...] = (
     Table("nccl_communicators", "one fact about a communicator printed by one rank", (
         *_RANK,
         _c("host", "string", "host, null where unknown"), _c("pid", "int64", "process"), _c("device", "int32", "local device"),
+        _THREAD,
         _c("communicator", "string", "address printed, unique within its process"), _c("communicator_id", "string", "commId where printed"),
         _c("communicator_rank", "int32", "rank within the communicator"), _c("ranks", "int32", "ranks of the communicator"),
         _c("nodes", "int32", "nodes"), _c("parent", "string", "communicator it was split from"),
@@ -277,11 +279,11 @@ TABLES: tuple[Table, ...] = (
         _c("collective_channels", "int32", "channels for collectives"), _c("collnet_channels", "int32", "CollNet channels"),
         _c("nvls_channels", "int32", "NVLS channels"), _c("p2p_channels", "int32", "point-to-point channels"),
         _c("p2p_channels_per_peer", "int32", "of one peer"),
-        _c("event", "string", "init, channels, topology, ring, trees, ..."),
+        _c("event", "string", "init_started, init, topology, channels, ring, trees, nvls, p2p_chunksize, connected, init_timings, ..."),
     )),
     Table("nccl_connections", "one connection of a channel between two ranks", (
         *_RANK,
-        _c("host", "string", "host"), _c("pid", "int64", "process"), _c("device", "int32", "local device"),
+        _c("host", "string", "host"), _c("pid", "int64", "process"), _c("device", "int32", "local device"), _THREAD,
         _c("communicator", "string", "communicator where told"),
         _c("channel", "int32", "channel"), _c("connection_index", "int32", "connection index"),
         _c("source_rank", "int32", "sender, rank within the communicator"),
@@ -290,11 +292,12 @@ TABLES: tuple[Table, ...] = (
     )),
     Table("nccl_allocations", "one allocation NCCL or RCCL reports", (
         *_RANK,
-        _c("host", "string", "host"), _c("pid", "int64", "process"), _c("device", "int32", "local device"),
+        _c("host", "string", "host"), _c("pid", "int64", "process"), _c("device", "int32", "local device"), _THREAD,
         _c("communicator", "string", "communicator where told"),
         _c("space", "string", "device, host_pinned, host_cumem, host, nvls, running_total"),
         _c("size_bytes", "int64", "size; for running_total the total"),
-        _c("site", "string", "source file and line that allocated"), _c("event", "string", "alloc, free, total"),
+        _c("site", "string", "source file and line that allocated"),
+        _c("event", "string", "alloc, realloc, free, planned (an NVLS block), multicast_group, suspended, resumed"),
     )),
     Table("snapshots", "one CUDA memory snapshot file", (
         *_RANK, _STEP,

@@ -7,6 +7,8 @@ from ingest.parsers.log.device_tables import Tables
 from ingest.parsers.log.events import JobEvents
 from ingest.parsers.log.iterations import IterationLines
 from ingest.parsers.log.memory import MemoryLines
+from ingest.parsers.log.nccl import NcclLines
+from ingest.parsers.log.nccl_env import EnvironmentLines
 from ingest.parsers.log.oom import OutOfMemory
 from ingest.parsers.log.parameters import ParameterCounts
 from ingest.parsers.log.phases import PhaseLines
@@ -16,5 +18,5 @@ from ingest.parsers.log.world import WorldLines
 
 RECOGNIZERS: tuple[Recognizer, ...] = (
     MemoryLines(), IterationLines(), TheoryBlocks(), ParameterCounts(), WorldLines(), ArgumentDumps(), ConfigReprs(), CommandLines(),
-    OutOfMemory(), JobEvents(), PhaseLines(), Tables(),
+    OutOfMemory(), JobEvents(), PhaseLines(), Tables(), NcclLines(), EnvironmentLines(),
 )

@@ -25,7 +25,7 @@ _BATCH = re.compile(r"setting global batch size to (\d+)(?!\d)")
 _DTYPE = re.compile(r"using (torch\.\w+) for parameters")
 _INIT = re.compile(r"> initialized (?P<axis>tensor|pipeline|gtp weight remat|expert|context)[\w -]*? with size (?P<value>\d+)")
 _BANNERS = re.compile(
-    r"\b(?P<name>Megatron[- ]Core|megatron[-_]core|Transformer Engine|PyTorch|NCCL|torch)[ _]?[Vv]ersion:? ?v?(?P<value>\d[\w.+-]*)")
+    r"\b(?P<name>Megatron[- ]Core|megatron[-_]core|Transformer Engine|PyTorch|torch)[ _]?[Vv]ersion:? ?v?(?P<value>\d[\w.+-]*)")
 _INIT_NAMES = {"tensor": "tensor_model_parallel_size", "pipeline": "pipeline_model_parallel_size", "expert": "expert_model_parallel_size",
                "context": "context_parallel_size"}
 

@@ -14,12 +14,14 @@ from analysis.capacity import Capacity, capacity_of_device
 from analysis.coverage import coverage
 from analysis.database import records
 from analysis.device_table import device_table
+from analysis.high_load import high_loads
 from analysis.limits import near_limits, with_capacity
 from analysis.oom_table import oom_table
 from analysis.rank_layout import sizes_of
-from analysis.rows import Branch, Configuration, Overview, Rank, Reject, Source, Theory
+from analysis.rows import Branch, Configuration, HighLoad, Overview, Rank, Reject, Source, Theory
 from analysis.run_facts import arguments_of, configuration, record_counts, steps_before
 from analysis.stage_table import stage_table, surpluses
+from analysis.staircase import staircase
 from analysis.theory.run_card import run_cards
 from analysis.theory_table import theory_of
 from analysis.verdict import verdict
@@ -59,6 +61,8 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     stages = stage_table(connection, run, run_index, ranks, arguments_of(connection, run, run_index))
     devices = device_table(connection, run, run_index)
     theory = theory_of(connection, run, run_index, ranks)
+    loads = high_loads(connection, run, run_index)
+    risers = staircase(connection, run, run_index, {one.rank: one.steps for one in loads})
     rejected = records(connection, _REJECTS, [run, run_index])
     return Overview(
         run=run, run_index=run_index, attempts=attempts, artifacts=tuple(row["path"] for row in records(connection, _ARTIFACTS, [run])),
@@ -66,8 +70,8 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
         branch=_branch(connection, run, run_index), stages=stages, surpluses=surpluses(stages, facts.pp), ranks=ranks, near_limit=near, ooms=ooms,
         rejected=len(rejected), rejects=tuple(Reject(row["reason"] or "", row["text"] or "", Source(row["path"], row["line"]))
                                               for row in rejected[:REJECTS_SHOWN]),
-        not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory),
-        devices=devices, records=record_counts(connection, run, run_index))
+        not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads),
+        devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers)
 
 
 def attempts_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None) -> tuple[int, ...]:
@@ -136,10 +140,16 @@ def _not_measurable(connection: duckdb.DuckDBPyConnection, run: str, run_index: 
     return reasons | _LATER
 
 
+def _not_risen(ranks: Sequence[Rank], loads: Sequence[HighLoad]) -> dict[str, str]:
+    """Why no staircase and no step of high load can be told, where that is so."""
+    reasons = {} if loads else {"high_load_steps": "no routing data (tokens per expert) in the artifacts: the load of a step is unknown, not low"}
+    if all(rank.max_reserved_bytes is None or rank.records < 2 for rank in ranks):
+        reasons["staircase"] = "no rank's reserved memory was read twice"
+    return reasons
+
+
 _LATER = {
     "gap": "the expected ledger of each rank is not computed by this version",
-    "high_load_steps": "tokens per expert are not judged by this version; every measured step counts alike",
-    "staircase": "risers of reserved memory are not named by this version",
     "communication": "communication buffers are not attributed by this version",
     "logits": "the head's share of the last stage needs the expected ledger, which this version does not compute",
     "findings": "rules that turn measurements into findings are not part of this version",

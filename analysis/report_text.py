@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from textwrap import wrap
 
 from analysis.coverage import shown_ranks
-from analysis.rows import Configuration, Overview, Rank, Source, Stage, StageSurplus
-from analysis.verdict import size_text
+from analysis.report_limits import RANKS_SHOWN, near_lines, oom_lines, staircase_lines
+from analysis.report_lines import clean, places, wrapped
+from analysis.rows import Configuration, Overview, Rank, Stage, StageSurplus
 
 GIB = 2**30
-WIDTH = 98
-RANKS_SHOWN = 16
 _MEASURES = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved"}
 _COLUMNS = (("alloc", "allocated_bytes"), ("peak", "max_allocated_bytes"), ("reserved", "max_reserved_bytes"), ("dev used", "device_used_bytes"),
             ("outside", "outside_bytes"), ("soft left", "soft_headroom_bytes"), ("hard left", "hard_headroom_bytes"))
@@ -21,17 +19,18 @@ _LABEL = 24
 
 def as_text(overview: Overview) -> str:
     """The report of one attempt."""
-    sections: tuple[Callable[[Overview], Iterator[str]], ...] = (_head, _run, _theory, _branch, _stages, _ranks, _devices, _oom, _rest)
-    return "\n".join(_clean("\n".join(lines)) for section in sections if (lines := list(section(overview)))) + "\n"
+    sections: tuple[Callable[[Overview], Iterator[str]], ...] = (
+        _head, _run, _theory, _branch, _stages, _ranks, _devices, staircase_lines, oom_lines, _rest)
+    return "\n".join(clean("\n".join(lines)) for section in sections if (lines := list(section(overview)))) + "\n"
 
 
 def _head(overview: Overview) -> Iterator[str]:
     others = [str(one) for one in overview.attempts if one != overview.run_index]
     named = "" if not others else f" ({'also attempt' if len(others) == 1 else 'also attempts'} {', '.join(others)}: {overview.run}#{others[-1]})"
-    yield from _wrapped(f"{overview.run}, attempt {overview.run_index}{named}")
+    yield from wrapped(f"{overview.run}, attempt {overview.run_index}{named}")
     yield ""
-    yield from _wrapped(overview.verdict.sentence, "  ")
-    yield from _places(overview.verdict.evidence)
+    yield from wrapped(overview.verdict.sentence, "  ")
+    yield from places(overview.verdict.evidence)
 
 
 def _run(overview: Overview) -> Iterator[str]:
@@ -42,9 +41,9 @@ def _run(overview: Overview) -> Iterator[str]:
             ("time", _time(facts)), ("coverage", overview.coverage.sentence), ("ranks seen", shown_ranks(overview.coverage.ranks))]
     for name, text in rows:
         if text:
-            yield from _wrapped(text, f"  {name:<12}", "  " + " " * 12)
+            yield from wrapped(text, f"  {name:<12}", "  " + " " * 12)
     if facts.source:
-        yield from _places((facts.source,))
+        yield from places((facts.source,))
 
 
 def _theory(overview: Overview) -> Iterator[str]:
@@ -64,7 +63,7 @@ def _theory(overview: Overview) -> Iterator[str]:
             who = f"rank {one.rank}" if one.rank is not None else "an unnamed rank"
             who += "" if one.stage is None else f" (stage {one.stage})"
             yield f"    {who + ', ' + one.measured:<44}{_gib(one.measured_bytes):>9} GiB {one.ratio:>10.2f}"
-    yield from _places((theory.source,))
+    yield from places((theory.source,))
 
 
 def _branch(overview: Overview) -> Iterator[str]:
@@ -73,12 +72,12 @@ def _branch(overview: Overview) -> Iterator[str]:
     card = overview.branch.card
     yield "\nFormula branch"
     which = f"{card.branch} ({card.confidence})" + (f", generations {', '.join(card.generations)}" if card.generations else "")
-    yield from _wrapped(which, "  ")
+    yield from wrapped(which, "  ")
     for one in (*card.contradictions,):
-        yield from _wrapped(f"contradicts: {one.sentence}", "  ", "    ")
+        yield from wrapped(f"contradicts: {one.sentence}", "  ", "    ")
     for left in card.left_out:
         what = f"{left.name.replace('_', ' ')}, {left.sentence}"
-        yield from _wrapped(f"left out {left.bytes / GIB:+.2f} GiB on the {left.stage} stage: {what}", "  ", "    ")
+        yield from wrapped(f"left out {left.bytes / GIB:+.2f} GiB on the {left.stage} stage: {what}", "  ", "    ")
 
 
 def _stages(overview: Overview) -> Iterator[str]:
@@ -92,14 +91,14 @@ def _stages(overview: Overview) -> Iterator[str]:
         if one.stage is not None and one.holds:
             held.setdefault(one.holds, []).append(one.stage)
     for holds, stages in held.items():
-        yield from _wrapped(f"stage{'s' * (len(stages) > 1)} {shown_ranks(tuple(stages))}: {holds}", "  ", "    ")
+        yield from wrapped(f"stage{'s' * (len(stages) > 1)} {shown_ranks(tuple(stages))}: {holds}", "  ", "    ")
     for which in ("first", "last"):
         parts = [_above(one) for one in overview.surpluses if one.which == which]
         if parts:
             middle = next(one.middle_stages for one in overview.surpluses if one.which == which)
-            yield from _wrapped(f"{which} stage against the median of {middle} middle stage{'s' * (middle > 1)}: {', '.join(parts)}", "  ", "    ")
+            yield from wrapped(f"{which} stage against the median of {middle} middle stage{'s' * (middle > 1)}: {', '.join(parts)}", "  ", "    ")
     if overview.configuration.pp == 2 and (reason := overview.not_measurable.get("surpluses")):
-        yield from _wrapped(f"first and last against the middle: {reason}", "  ", "    ")
+        yield from wrapped(f"first and last against the middle: {reason}", "  ", "    ")
 
 
 def _ranks(overview: Overview) -> Iterator[str]:
@@ -115,26 +114,10 @@ def _ranks(overview: Overview) -> Iterator[str]:
     yield from _memory_table("rank", rows, second="stage")
     if any(_bound(group[0]) is not None for group in shown):
         yield "  left <: capacity - reserved, at most, where nothing outside torch is known"
-    yield from _near(overview)
+    yield from near_lines(overview)
     if reason := overview.not_measurable.get("headroom"):
-        yield from _wrapped(f"headroom: {reason}", "  ", "    ")
-    yield from _places((shown[0][0].source,))
-
-
-def _near(overview: Overview) -> Iterator[str]:
-    """Ranks near their limit, with how often and the chance of a step; the reasons they share once."""
-    near = sorted((one for one in overview.near_limit if one.kind), key=lambda one: (-(one.near_steps or 0), one.rank or 0))
-    if not near:
-        return
-    yield f"  near the limit, within {size_text(near[0].margin_bytes)} of it:"
-    for one in near[:RANKS_SHOWN]:
-        chance = "" if one.low is None or one.high is None else f", {one.low:.0%} to {one.high:.0%} of steps at 95 %"
-        kind = {"hard": "in use", "cache": "cached"}[one.kind or "hard"]
-        yield f"    rank {one.rank:>5}  {one.near:<12} {kind:<7} {one.near_steps} of {one.steps} steps{chance}"
-    for reason in dict.fromkeys(one.reason for one in near[:RANKS_SHOWN]):
-        yield from _wrapped(reason, "    ", "      ")
-    if len(near) > RANKS_SHOWN:
-        yield f"    and {len(near) - RANKS_SHOWN} more ranks"
+        yield from wrapped(f"headroom: {reason}", "  ", "    ")
+    yield from places((shown[0][0].source,))
 
 
 def _devices(overview: Overview) -> Iterator[str]:
@@ -149,21 +132,7 @@ def _devices(overview: Overview) -> Iterator[str]:
         yield f"  {name:<52}{_gib(one.used_bytes):>9} of {_gib(one.total_bytes):>7}  {one.source or ''}"
     if len(shown) > RANKS_SHOWN:
         yield f"  and {len(shown) - RANKS_SHOWN} more"
-    yield from _places((shown[0].read_at,))
-
-
-def _oom(overview: Overview) -> Iterator[str]:
-    if not overview.ooms:
-        return
-    yield "\nOut of memory"
-    for one in overview.ooms[:RANKS_SHOWN]:
-        who = f"rank {one.rank}" if one.rank is not None else one.rank_label or "rank not told"
-        numbers = ", ".join(f"{name.removesuffix('_bytes').replace('_', ' ')} {size_text(size)}" for name, size in one.numbers.items())
-        yield from _wrapped(f"{who}: {numbers or 'no number in the message'}", "  ", "    ")
-        yield from _wrapped(f"case {one.case}: {one.reason}" + (f"; in {one.frame}" if one.frame else ""), "    ", "    ")
-        yield from _places((one.source,), "    ")
-    if len(overview.ooms) > RANKS_SHOWN:
-        yield f"  and {len(overview.ooms) - RANKS_SHOWN} more"
+    yield from places((shown[0].read_at,))
 
 
 def _rest(overview: Overview) -> Iterator[str]:
@@ -171,10 +140,10 @@ def _rest(overview: Overview) -> Iterator[str]:
     if lines or overview.rejected:
         yield "\nNot in the artifacts" if lines else ""
     for name, reason in lines:
-        yield from _wrapped(f"{name}: {reason}", "  ", "    ")
+        yield from wrapped(f"{name}: {reason}", "  ", "    ")
     if overview.rejected:
         yield f"  {overview.rejected} stretch{'es' * (overview.rejected > 1)} looked like a record and could not be read, the first at:"
-        yield from _places(tuple(one.source for one in overview.rejects[:3]))
+        yield from places(tuple(one.source for one in overview.rejects[:3]))
 
 
 def _as_shown(row: Rank | Stage) -> tuple[str, ...]:
@@ -250,11 +219,6 @@ def _time(facts: Configuration) -> str:
     return " to ".join(dict.fromkeys(times))
 
 
-def _places(sources: Sequence[Source], indent: str = "  ") -> Iterator[str]:
-    for source in sources:
-        yield f"{indent}> {source}"
-
-
 def _gib(size: int | None) -> str:
     return "-" if size is None else f"{size / GIB:.2f}"
 
@@ -267,12 +231,3 @@ def _signed(value: float, form: str) -> str:
     """With its sign; what rounds to nothing has none."""
     text = format(value, "+" + form)
     return text[1:] if not float(text) else text
-
-
-def _wrapped(text: str, indent: str = "", further: str | None = None) -> list[str]:
-    return wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent if further is None else further, break_on_hyphens=False) or [indent]
-
-
-def _clean(text: str) -> str:
-    """Without control characters an artifact might hold: a terminal must not obey a log."""
-    return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)

@@ -217,8 +217,17 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
+class Tip:
+    """A setting that a message recommends, and whether it would help here: `may help`, `in force` or `useless here`, and why."""
+
+    setting: str
+    status: Literal["may help", "in force", "useless here"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Oom:
-    """One out-of-memory error: what its message says and what it does not."""
+    """One out-of-memory error: what its message says and what it does not; `figures` are what the case was worked out from."""
 
     rank: int | None
     rank_label: str | None
@@ -233,6 +242,37 @@ class Oom:
     allocator_hint: str | None
     text: str | None
     source: Source
+    figures: dict[str, int] = field(default_factory=dict)
+    first_failure: bool | None = None
+    tips: tuple[Tip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Riser:
+    """A step in which reserved rose and stayed. `kind` is null where no peak of allocated tells; `coincided` names what else happened
+    between this reading and the one before."""
+
+    rank: int
+    iteration: int
+    rise_bytes: int
+    reserved_bytes: int
+    kind: Literal["need", "fragmentation"] | None
+    peak_rise_bytes: int | None
+    coincided: tuple[str, ...]
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class HighLoad:
+    """The steps of high load of one rank; `threshold_bytes` is the least load among them, null where the load does not vary."""
+
+    rank: int
+    rule: str
+    steps: tuple[int, ...]
+    of_steps: int
+    threshold_bytes: int | None
+    median_bytes: int
+    most_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,3 +325,5 @@ class Overview:
     not_measurable: dict[str, str]
     devices: tuple[Device, ...] = ()
     records: dict[str, int] = field(default_factory=dict)
+    high_loads: tuple[HighLoad, ...] = ()
+    risers: tuple[Riser, ...] = ()

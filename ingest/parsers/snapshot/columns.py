@@ -26,7 +26,8 @@ EVENTS = pa.schema([
     ("metadata", pa.int32()),  # index into `texts`, null for '' or none
     ("context", pa.int32()),   # index into `texts` of compile_context, null for 'N/A', '' or none
 ])
-"""One trace entry a row, in the order of the file within each device. `address` of an `oom` is its `device_free`."""
+"""One trace entry a row, in the order of the file within each device. `address` of an `oom` is its `device_free`; an entry of an unknown action
+has 0 for an address, size or stream that it lacks."""
 
 SEGMENTS = pa.schema([
     ("device", pa.int32()), ("address", pa.int64()), ("size_bytes", pa.int64()), ("allocated_bytes", pa.int64()), ("active_bytes", pa.int64()),
@@ -35,10 +36,10 @@ SEGMENTS = pa.schema([
 ])
 """One segment a row; a count absent from the file (2.0 has no requested_size of segments) is summed from its blocks."""
 
-BLOCKS = pa.schema([
+BLOCKS = pa.schema([  # `stack` of 2.0 is that of history[0], null where the block is inactive
     ("segment", pa.int32()),  # row of SEGMENTS
     ("address", pa.int64()), ("size_bytes", pa.int64()),
-    ("requested_bytes", pa.int64()),  # 2.0: history[0].real_size of an allocated block, 0 of an inactive one
+    ("requested_bytes", pa.int64()),  # of an inactive block what the file says: the last request it served; without one (2.0) history[0].real_size
     ("state", pa.int16()), ("stack", pa.int32()),
 ])
 ANNOTATIONS = pa.schema([("device", pa.int32()), ("stage", pa.int32()), ("name", pa.int32()), ("time_us", pa.int64())])  # texts

@@ -1,6 +1,6 @@
 """The process that reads one snapshot: `python -m ingest.parsers.snapshot.child READER MEMORY SECONDS FILE_BYTES`.
 
-Standard input is the pickle (a regular file, mapped), standard output takes the columns, standard error the one sentence of a refusal as JSON.
+Standard input is the pickle (a regular file, mapped), standard output (another) takes the columns, or the one sentence of a refusal as JSON.
 The limits are set before the first byte is read; the imports come before them, because they are ours and need room of their own.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import resource
 import signal
 import sys
@@ -66,7 +67,8 @@ def _address_space() -> int:
 
 
 def _say(error: LedgerError) -> None:
-    sys.stderr.write(json.dumps({"what": error.what, "todo": error.todo, "exit_code": error.exit_code}))
+    os.ftruncate(1, 0)
+    os.pwrite(1, json.dumps({"what": error.what, "todo": error.todo, "exit_code": error.exit_code}).encode(), 0)
 
 
 if __name__ == "__main__":

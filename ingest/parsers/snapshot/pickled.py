@@ -55,7 +55,7 @@ def _load(source: Source) -> Any:
     except LedgerError as error:
         raise _placed(error, source) from None
     except MemoryError:
-        raise too_large("asks for more memory than reading it may take") from None
+        raise _placed(too_large("asks for more memory than reading it may take"), source) from None
     except Exception as error:  # the unpickler raises whatever a damaged stream makes its opcodes meet
         raise _placed(_reason(error), source) from None
 

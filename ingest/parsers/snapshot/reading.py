@@ -82,7 +82,8 @@ def _in_child(file: BinaryIO, reader: str, limits: ReadLimits) -> SnapshotColumn
             raise too_large(f"was not read within {_WAIT_SECONDS + _WAIT_RATIO * limits.seconds:.0f} s") from None
         if done.returncode == 0:
             return transfer.load(result)
-    raise _refusal(done.returncode, done.stderr, limits)
+        result.seek(0)
+        raise _refusal(done.returncode, result.read() if done.returncode == 1 else b"", done.stderr, limits)
 
 
 def _environment() -> dict[str, str]:
@@ -92,7 +93,7 @@ def _environment() -> dict[str, str]:
             "PYTHONIOENCODING": "utf-8"}
 
 
-def _refusal(code: int, said: bytes, limits: ReadLimits) -> LedgerError:
+def _refusal(code: int, said: bytes, printed: bytes, limits: ReadLimits) -> LedgerError:
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         return too_large(f"takes more than {limits.seconds:.0f} s or more memory than there is to read: it was given up")
     if code < 0:
@@ -100,5 +101,5 @@ def _refusal(code: int, said: bytes, limits: ReadLimits) -> LedgerError:
     try:
         return LedgerError(**json.loads(said))
     except (ValueError, TypeError):
-        last = (said.decode("utf-8", "replace").strip().splitlines() or [f"exit code {code}"])[-1]
+        last = (printed.decode("utf-8", "replace").strip().splitlines() or [f"exit code {code}"])[-1]
         return damaged(f"made the reading process fail ({last[:200]}); please report it")

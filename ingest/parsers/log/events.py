@@ -23,12 +23,18 @@ _EVENTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple((name, re.compile(patte
     ("evaluation", r"(?P<detail>[Ee]valuating (?:on \d+ samples|iter \d+/\d+))"),
     ("datetime", rf"\[(?P<detail>[^\[\]]+)\] datetime: (?P<at>{_T})"),
     ("cuda_graph_built", r"(?P<detail>built \d+ cuda graph\(s\) in [\d.]+ sec.*)"),
-    ("host_killed", r"slurmstepd: error: Detected (?P<events>\d+) oom[_-]kill event.*?in (?:StepId=|step )(?P<detail>[\w.]+)"),
+    ("host_killed", r"slurmstepd: error: Detected (?P<events>\d+) oom[_-]kill event.*?in (?:StepId=|step )(?P<detail>\w+(?:\.\w+)*)"),
     ("host_killed", r"srun: error: (?P<host>[\w.-]+): tasks? (?P<task>[\d,-]+): (?P<detail>Out Of Memory)"),
-    ("host_killed", r"(?P<detail>Out of memory: Killed process (?P<pid>\d+).*|oom-kill:.*)"),
+    ("host_killed", r"(?P<detail>(?:Out of memory|[Mm]emory cgroup out of memory): Kill(?:ed)? process (?P<pid>\d+).*|oom-kill:.*)"),
+    ("host_killed", r"(?P<detail>\bOOMKilled\b.*|DataLoader worker \(pid\(?s?\)? ?(?P<worker>\d+)\S* (?:is killed|exited)[^:]*: ?Killed.*)"),
+    ("host_killed", r"(?P<detail>ray\.exceptions\.OutOfMemoryError: .*|Workers? \(tasks / actors\) killed due to memory pressure.*)"),
+    ("rank_killed", r"Signal 9 \(SIGKILL\) received by PID (?P<pid>\d+)|(?P<detail>Fatal Python error: Killed)"),
+    ("worker_failed", r"failed \(exitcode: (?P<exitcode>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)(?P<detail>.*)"),
+    ("cann_error", r"(?P<detail>\bE[A-Z]\d{4}: (?:\[PID: (?P<pid>\d+)\] )?.*)"),
     ("cann_error", r"\[ERROR\] (?P<moment>\S+) \(PID:(?P<pid>\d+), Device:(?P<device>-?\d+), RankID:(?P<rank>-?\d+)\) (?P<detail>ERR\d+.*)"),
     ("dist_backend_error", r"(?P<detail>DistBackendError: NCCL error.*)"),
 ))
+_OTHER = ("format", "events", "pid", "device", "moment", "task", "exitcode", "worker")
 _ENTRY = re.compile(r"^\s*\[(\d+)\]:\s*$")
 _KEY = re.compile(r"^\s*(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$")
 
@@ -37,8 +43,8 @@ class JobEvents:
     """Rows of `job_events` from single lines; opens torchelastic's summary."""
 
     literals = ("checkpoint", "snapshot", "during OOM", "valuating", "datetime:", "cuda graph", "oom_kill", "oom-kill", "Out Of Memory",
-                "Killed process",
-                "ERR0", "Failures:", "Root Cause", "DistBackendError")
+                "illed process", "OOMKilled", "DataLoader worker", "OutOfMemoryError", "memory pressure", "SIGKILL", "failed (exitcode",
+                "ERR0", "EL0004", "EE1001", "EL0", "EZ9", "Failures:", "Root Cause", "DistBackendError")
 
     def take(self, line: LogLine, context: Context) -> bool:
         """True where something happened."""
@@ -58,9 +64,11 @@ def _emit(line: LogLine, context: Context, event: str, found: dict[str, str | No
                                "at": _moment(found.get("at")) or line.at, "detail": (found.get("detail") or "").strip()[:2000] or None}
     if (rank := found.get("rank")) and int(rank) >= 0:
         columns["rank"] = int(rank)
+    if local := found.get("local"):
+        columns.update(rank=None, rank_label=f"local {local}")
     if task := found.get("task"):
         columns.update(rank=None, rank_label=f"task {task}")
-    other = {key: value for key, value in found.items() if value and key in ("format", "events", "pid", "device", "moment", "task")}
+    other = {key: value for key, value in found.items() if value and key in _OTHER}
     context.emit("job_events", line, event=event, other=other or None, **columns)
 
 

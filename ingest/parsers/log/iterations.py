@@ -11,8 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from ingest.parsers.base import Row
+from ingest.parsers.log import actors
 from ingest.parsers.log.quantities import GIB, NUMBER, believable, number, size
 from ingest.parsers.log.records import Context, LogLine
+from ingest.parsers.log.wrapped import Wrapped
 
 _HEAD = re.compile(
     r"(?:\[(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)\]\s*)?"
@@ -23,14 +25,22 @@ _PAIR = re.compile(
     rf"(?P<name>[A-Za-z](?:[\w.()/%-]| (?! ))*?)\s*[:=]\s*(?P<value>{NUMBER}|nan|-?inf)"
     rf"(?:/(?P<average>{NUMBER})|\s*\(avg (?P<avg>{NUMBER})\))?(?![\w.])",
     re.IGNORECASE)
-_DEVICE = re.compile(rf"(?P<kind>hip|rocm) mem usage/free/total/usage_ratio(?P<who>[^:|]*):\s*(?P<label>[^\d|-]*(?:rank[-_ ]?\d+\D*)?)"
+_SEGMENT = re.compile(rf"\s*{_PAIR.pattern}\s*$", re.IGNORECASE)
+_DEVICE = re.compile(rf"(?:rank[-_ ](?P<first>\d+) +)?(?P<kind>hip|rocm) (?P<max>max )?mem usage/free/total/usage_ratio(?P<who>[^:|]*):"
+                     rf"\s*(?P<label>[^\d|-]*(?:rank[-_ ]?\d+\D*)?)"
                      rf"(?P<used>{NUMBER})GB/(?P<free>{NUMBER})GB/(?P<total>{NUMBER})GB/(?P<ratio>{NUMBER})%", re.IGNORECASE)
 _WORST = re.compile(rf"rank-(?P<rank>\d+) (?P<kind>rocm|hip) max mem usage/usage_ratio:\s*(?P<used>{NUMBER})GB/(?P<ratio>{NUMBER})%", re.IGNORECASE)
+_ENDS = re.compile(r"(?:\|[^|]*(?:nan iterations|TFLOPs)[^|]*\||\})\s*$")
+"""How a line that lacks nothing ends; any other may go on in the next one, which a wrap made."""
+_KNOWN = {"lm loss", "num zeros", "params norm", "number of nan iterations", "number of skipped iterations", "consumed tokens", "z_loss",
+          "skipped samples", "decoupled learning rate", "samples per second", "mtp_1 loss", "load_balancing_loss"}
 _GIGABYTES = re.compile(r"\((?:GB|GiB)\)$")
 _LOSS = re.compile(r"-?\d\.\d{6}E[+-]\d+$")
 _INTEGERS = {"consumed samples": "consumed_samples", "global batch size": "global_batch_size",
-             "number of skipped iterations": "skipped", "number of nan iterations": "nan"}
-_FLOATS = {"learning rate": "learning_rate", "loss scale": "loss_scale", "grad norm": "grad_norm", "elapsed time per iteration (ms)": "elapsed_ms",
+             "number of skipped iterations": "skipped", "number of nan iterations": "nan", "consumed_samples": "consumed_samples",
+             "global_batch_size": "global_batch_size"}
+_FLOATS = {"learning rate": "learning_rate", "lr": "learning_rate", "loss scale": "loss_scale", "grad norm": "grad_norm", "grad_norm": "grad_norm",
+           "elapsed time per iteration (ms)": "elapsed_ms",
            "throughput per GPU (TFLOP/s/GPU)": "tflops_per_gpu", "compute per GPU (TFLOP/s/GPU)": "tflops_per_gpu", "TFLOPs": "tflops_per_gpu"}
 _SWIFT = re.compile(r"\{[^{}]*'iteration': '(\d+)/(\d+)'[^{}]*\}|\{[^{}]*'global_step/max_steps': '(\d+)/(\d+)'[^{}]*\}")
 _ITEM = re.compile(r"'([^']+)':\s*(?:'([^']*)'|([^,'}]+))")
@@ -49,7 +59,12 @@ class IterationLines:
         for at, head in enumerate(heads):
             end = heads[at + 1].start() if at + 1 < len(heads) else len(line.text)
             stop = _STOP.search(line.text, head.end(), end)
-            _emit(line, context, head, line.text[head.end():stop.start() if stop else end], whole=not stop and end == len(line.text))
+            body = line.text[head.end():stop.start() if stop else end]
+            if not stop and end == len(line.text) and not _ENDS.search(body):
+                context.iteration, context.phase = int(head["n"]), "train"
+                context.open(Wrapped(line, line.text[head.start():], _whole, _joined, _alone, closes=False))
+            else:
+                _emit(line, context, head, body)
         if heads:
             return True
         if "{" in line.text and (match := _SWIFT.search(line.text)):
@@ -60,19 +75,43 @@ class IterationLines:
         return False
 
 
-def _emit(line: LogLine, context: Context, head: re.Match[str], body: str, *, whole: bool) -> None:
-    """`whole`: the body ends with the line, not where another rank's record begins."""
+def _whole(text: str) -> int:
+    """How many segments a line that a wrap tore shows, where it ends as Megatron's do: with a bar, and all of them read."""
+    head = _HEAD.search(text)
+    if not head or not text.rstrip().endswith("|"):
+        return 0
+    segments = text[head.end():].rstrip().removesuffix("|").split("|")
+    names = [match["name"].strip() if (match := _SEGMENT.match(one)) else None for one in segments]
+    if any(name is None and not _DEVICE.search(one) for name, one in zip(names, segments, strict=True)):
+        return 0
+    return 2 * len(names) + sum(name in _KNOWN or name in _INTEGERS or name in _FLOATS for name in names)
+
+
+def _joined(line: LogLine, context: Context, text: str) -> None:
+    if head := _HEAD.search(text):
+        _emit(line, context, head, text[head.end():], None if text in line.text else {"wrapped": "true"})
+
+
+def _alone(line: LogLine, context: Context, text: str) -> None:
+    if head := _HEAD.search(text):
+        _emit(line, context, head, text[head.end():])
+
+
+def _emit(line: LogLine, context: Context, head: re.Match[str], body: str, more: dict[str, str] | None = None) -> None:
+    """One line; what stands after its last bar is kept as a measure only where its digits show that it is not cut."""
     row: Row = {"iteration": int(head["n"]), "train_iterations": int(head["of"]), "phase": "train", "timestamp": _moment(head["at"]) or line.at}
     losses: dict[str, float] = {}
-    other: dict[str, str] = {}
+    other: dict[str, str] = dict(more or {})
     context.iteration, context.phase = row["iteration"], "train"
+    row["rank"] = actors.rank_of(line, context)
+    if row["rank"] is None:
+        row["rank"] = context.file_rank
     for device in _DEVICE.finditer(body):
         _device(line, context, row, device, other)
     for device in _WORST.finditer(body):
         _worst(line, context, row, device, other)
     segments = _WORST.sub("", _DEVICE.sub("", body)).split("|")
-    if not whole and (torn := segments.pop().strip()):
-        other["unterminated"] = torn
+    _last(segments.pop().strip(), row, losses, other)
     for segment in segments:
         _segment(segment, row, losses, other)
     _peaks(line, context, row, other)
@@ -90,9 +129,20 @@ def _segment(segment: str, row: Row, losses: dict[str, float], other: dict[str, 
         other.setdefault("unread", segment.strip())
 
 
+def _last(segment: str, row: Row, losses: dict[str, float], other: dict[str, str]) -> None:
+    """The segment that no bar closes: a loss with all its digits is whole, other figures may be cut and measure nothing."""
+    match = _SEGMENT.match(segment)
+    if match and _LOSS.match(match["value"]):
+        _field(match["name"].strip(), match["value"], row, losses, other)
+    elif match:
+        other[f"{match['name'].strip()} (unterminated)"] = match["value"]
+    elif segment:
+        other["unterminated"] = segment
+
+
 def _field(name: str, text: str, row: Row, losses: dict[str, float], other: dict[str, str]) -> None:
     value = number(text)
-    if name == "elapsed time per iteration (s)" and value is not None:
+    if name in ("elapsed time per iteration (s)", "train_step_timing in s") and value is not None:
         row["elapsed_ms"] = float(value * 1000)
     elif name in _INTEGERS and value is not None:
         row[_INTEGERS[name]] = int(value)
@@ -111,11 +161,14 @@ def _field(name: str, text: str, row: Row, losses: dict[str, float], other: dict
 def _device(line: LogLine, context: Context, row: Row, match: re.Match[str], other: dict[str, str]) -> None:
     """Primus: the whole device of the printing rank, or of the rank that the field names."""
     kind = match["kind"].lower()
+    named = match["first"] or next(iter(re.findall(r"(?i)rank[-_ ]?(\d+)", match["label"] + match["who"])), None)
     sizes = {name: size(match[name], GIB) for name in ("used", "free", "total")}
-    other.update({f"{kind}_{name}_bytes": str(value) for name, value in sizes.items()})
-    other[f"{kind}_usage_percent"] = match["ratio"]
-    named = re.search(r"rank[-_ ]?(\d+)", match["label"] + match["who"], re.IGNORECASE)
-    who: dict[str, Any] = {"rank": int(named[1])} if named else {}
+    prefix = "max_rank" if match["max"] else kind
+    other.update({f"{prefix}_{name}_bytes": str(value) for name, value in sizes.items()})
+    other[f"{prefix}_usage_percent"] = match["ratio"]
+    if named and match["max"]:
+        other["max_rank"] = named
+    who: dict[str, Any] = {"rank": int(named)} if named else {}
     context.emit("device_memory", line, iteration=row["iteration"], used_bytes=sizes["used"], free_bytes=sizes["free"], total_bytes=sizes["total"],
                  source="iteration_line", valid=believable(*sizes.values()), host=line.host, at=row["timestamp"], **who)
 

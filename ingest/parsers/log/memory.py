@@ -2,7 +2,7 @@
 
 "MB" are MiB; releases up to core 0.15 print Python's float repr, which is exact in bytes, later ones two decimals. Ranks that share a terminal
 glue their records, so a line is searched, never split: a record counts only with all its fields, each whole, because a
-number cut by a collision still looks like a number.
+number cut by a collision still looks like a number. What a wrap tore over several lines is put together where all of it is there.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from __future__ import annotations
 import re
 
 from ingest.parsers.base import Row
-from ingest.parsers.log.quantities import GB, NUMBER, believable, decimals, rounding, size
+from ingest.parsers.log import actors
+from ingest.parsers.log.quantities import GB, LARGEST_COLUMN, NUMBER, believable, decimals, exact, rounding, size
 from ingest.parsers.log.records import Context, LogLine
+from ingest.parsers.log.wrapped import Wrapped
 
 _HEAD = re.compile(
-    r"(?:\[Rank ?(?P<rank>[\w-]+)\]\s*)?(?:\((?P<label>[^()|]{1,80})\)|(?P<old>after \d+ iterations))\s+memory \((?P<unit>[MG]i?B)\)\s*\|")
-_FIELD = re.compile(rf"\s*\**\s*(?P<name>[A-Za-z][\w -]*?)\s*:\s*(?P<value>{NUMBER})(?P<tail>\**)(?![\w.])\s*(?P<end>\|?)")
+    r"(?:\[Rank ?(?P<rank>[^\[\]|]{1,40})\]\s*)?(?:\((?P<label>[^()|]{1,80})\)|(?P<old>after \d+ iterations))\s+memory \((?P<unit>[MG]i?B)\)\s*\\?\|")
+_WRAPPED_HEAD = re.compile(r"\[Rank ?[^\[\]|]{1,40}\]\s*\((?:after|before) (?!.*\|)[^|]*$")
+_FIELD = re.compile(
+    rf"\s*\**\s*(?P<name>[A-Za-z][\w -]*?)\s*:\s*(?P<value>-?\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|{NUMBER})(?P<tail>\**)(?!\w|[.,]\w)\s*(?P<end>\\?\|?)")
 _STEP = re.compile(r"after (\d+) iterations?$|(before|after) save_checkpoint for iteration (\d+)$|iteration (\d+)")
+_CUTTER = re.compile(
+    r"[\w.-]+:\d+:\d+ \[\d+\] (?:\S+ )?NCCL |Theoretical memory footprints|(?:Total n|N)umber of |compute_activation_memory|\[rank\d+\]:")
 _COLUMNS = {
     "allocated": "allocated_bytes", "max allocated": "max_allocated_bytes", "reserved": "reserved_bytes", "max reserved": "max_reserved_bytes",
     "cached": "reserved_bytes", "max cached": "max_reserved_bytes", "total device memory used": "device_used_bytes",
@@ -26,44 +32,74 @@ _BRIDGE = {
     "mem-reserved-gigabytes": "reserved_bytes", "mem-max-reserved-gigabytes": "max_reserved_bytes",
 }
 _ALL = {"allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes"}
+_WHY = "a memory record whose fields are not all there"
 
 
 class MemoryLines:
     """Megatron's own record of a rank's memory."""
 
-    literals = ("memory (MB)", "memory (GB)", "memory (MiB)", "memory (GiB)")
+    literals = ("memory (MB)", "memory (GB)", "memory (MiB)", "memory (GiB)", "] (after ", "] (before save")
 
     def take(self, line: LogLine, context: Context) -> bool:
-        """One row a whole record; a damaged one becomes a reject."""
+        """One row a whole record; a damaged one becomes a reject, or waits for the rest of it where it ends with the line."""
         heads = list(_HEAD.finditer(line.text))
         for at, head in enumerate(heads):
-            end = heads[at + 1].start() if at + 1 < len(heads) else len(line.text)
-            self._record(line, context, head, line.text[head.end():end])
+            last = at + 1 == len(heads)
+            end = len(line.text) if last else heads[at + 1].start()
+            cutter = _CUTTER.search(line.text, head.end(), end)
+            _record(line, context, head, line.text[head.end():cutter.start() if cutter else end], open_end=last and not cutter)
+        if not heads and (torn := _WRAPPED_HEAD.search(line.text)):
+            context.open(Wrapped(line, torn.group(), _whole, _read, _ignore))
         return bool(heads)
 
-    def _record(self, line: LogLine, context: Context, head: re.Match[str], body: str) -> None:
-        fields = _fields(body)
-        bridge = any(name.startswith(("mem-", "host-mem-")) for name in fields)
-        columns, other = (_bridge(fields) if bridge else _megatron(fields, head["unit"]))
-        if not (columns.keys() >= _ALL or (bridge and {"allocated_bytes", "max_allocated_bytes"} <= columns.keys())) or _torn(fields, bridge):
-            context.reject(line, head.group() + body, "a memory record whose fields are not all there")
-            if head.end() + len(body) < len(line.text):
-                self._certain(line, context, head, body)
-            return
-        row = _who_when(head, line, context)
-        sizes = [columns.get(name) for name in (*sorted(_ALL), "device_used_bytes")]
-        context.emit("rank_memory", line, **row, source="bridge_log" if bridge else "megatron_log", scope="cumulative", **columns,
-                     rounding_bytes=_rounding(fields, head["unit"], bridge), valid=believable(*sizes), at=line.at, other=other or None)
+
+def _record(line: LogLine, context: Context, head: re.Match[str], body: str, *, open_end: bool) -> None:
+    fields = _fields(body)
+    if _complete(fields, body):
+        _emit(line, context, head, fields)
+    elif open_end:
+        context.open(Wrapped(line, head.group() + body, _whole, _read, _reject))
+    else:
+        context.reject(line, head.group() + body, _WHY)
+        _certain(line, context, head, body)
 
 
-    def _certain(self, line: LogLine, context: Context, head: re.Match[str], body: str) -> None:
-        """What another rank's record ran into: the fields before the collision, each closed by its bar."""
-        closed = _fields(body[:body.rfind("|") + 1])
-        columns, _ = _megatron(closed, head["unit"])
-        if columns and not _torn(closed, bridge=False):
-            context.emit("rank_memory", line, **_who_when(head, line, context), source="megatron_log", scope="cumulative", **columns,
-                         rounding_bytes=_rounding(closed, head["unit"], bridge=False), valid=believable(*columns.values()), at=line.at,
-                         other={"damaged": "true"})
+def _emit(line: LogLine, context: Context, head: re.Match[str], fields: dict[str, str], other: dict[str, str] | None = None) -> None:
+    bridge = _is_bridge(fields)
+    columns, more = _bridge(fields) if bridge else _megatron(fields, head["unit"])
+    sizes = [columns.get(name) for name in (*_ALL, "device_used_bytes")]
+    for name in [name for name, value in columns.items() if abs(value) > LARGEST_COLUMN]:
+        more[name] = str(columns.pop(name))
+    row = _who_when(head, line, context)
+    actors.learn(line, context, row.get("rank"))
+    context.emit("rank_memory", line, **row, source="bridge_log" if bridge else "megatron_log", scope="cumulative", **columns,
+                 rounding_bytes=_rounding(fields, head["unit"], bridge), valid=believable(*sizes), at=line.at, other=more | (other or {}) or None)
+
+
+def _certain(line: LogLine, context: Context, head: re.Match[str], body: str) -> None:
+    """What another's text ran into: the fields before the collision, each closed by its bar."""
+    closed = _fields(body[:body.rfind("|") + 1])
+    columns, _ = _megatron(closed, head["unit"])
+    if columns and not _torn(closed, ""):
+        _emit(line, context, head, {name: value for name, value in closed.items() if name in _COLUMNS}, {"damaged": "true"})
+
+
+def _whole(text: str) -> int:
+    head = _HEAD.search(text)
+    return int(bool(head) and _complete(_fields(text[head.end():]), text)) if head else 0
+
+
+def _read(line: LogLine, context: Context, text: str) -> None:
+    if head := _HEAD.search(text):
+        _emit(line, context, head, _fields(text[head.end():]), {"wrapped": "true"})
+
+
+def _reject(line: LogLine, context: Context, text: str) -> None:
+    context.reject(line, text, _WHY)
+
+
+def _ignore(line: LogLine, context: Context, text: str) -> None:
+    """A head that never went on is no record."""
 
 
 def _fields(body: str) -> dict[str, str]:
@@ -76,6 +112,17 @@ def _fields(body: str) -> dict[str, str]:
         if not match["end"]:
             break
     return fields
+
+
+def _is_bridge(fields: dict[str, str]) -> bool:
+    return any(name.startswith(("mem-", "host-mem-")) for name in fields)
+
+
+def _complete(fields: dict[str, str], body: str) -> bool:
+    """Whether all figures of a record are there and none is cut."""
+    bridge = _is_bridge(fields)
+    there = {_BRIDGE[name] for name in fields if name in _BRIDGE} if bridge else {_COLUMNS[name] for name in fields if name in _COLUMNS}
+    return (there >= _ALL or (bridge and {"allocated_bytes", "max_allocated_bytes"} <= there)) and not _torn(fields, body)
 
 
 def _megatron(fields: dict[str, str], unit: str) -> tuple[dict[str, int], dict[str, str]]:
@@ -91,20 +138,25 @@ def _bridge(fields: dict[str, str]) -> tuple[dict[str, int], dict[str, str]]:
     return columns, other
 
 
-def _torn(fields: dict[str, str], bridge: bool) -> bool:
-    """Whether a figure was cut: Megatron prints a point in each, and either two digits in all or none that end in 0 but `.0`."""
-    if bridge:
-        return any(name.endswith("-gigabytes") and "." not in value and "e" not in value for name, value in fields.items())
-    values = [value for name, value in fields.items() if name in _COLUMNS]
-    rounded = any(decimals(value) == 2 and value.endswith("0") for value in values)
-    return any("." not in value or (rounded and decimals(value) != 2) for value in values)
+def _torn(fields: dict[str, str], body: str) -> bool:
+    """Whether a figure was cut. Megatron prints a point in each: floats in full, which are whole bytes, or two digits, or rounded to two."""
+    values = [value for name, value in fields.items() if name in _COLUMNS or name.endswith("-gigabytes")]
+    if all("." not in value for value in values):  # a fork that prints no point: whole where a bar closes it
+        return not body.rstrip().endswith("|")
+    last = list(fields.values())[-1]
+    if _is_bridge(fields):
+        return "." not in last and "e" not in last and list(fields)[-1].endswith("-gigabytes") and not body.rstrip().endswith("|")
+    if any(decimals(value) > 2 for value in values):
+        return not all("." in value and exact(value, "MiB") for value in values)
+    padded = any(decimals(value) == 2 and value.endswith("0") for value in values)
+    return any("." not in value or (padded and decimals(value) != 2) for value in values)
 
 
 def _rounding(fields: dict[str, str], unit: str, bridge: bool) -> int:
-    if bridge:
-        return max(rounding(value, GB) for name, value in fields.items() if name in _BRIDGE)
-    values = [value for name, value in fields.items() if name in _COLUMNS]
-    return rounding(values[0], unit) if all(decimals(value) == 2 for value in values) else 0
+    values = [value for name, value in fields.items() if name in (_BRIDGE if bridge else _COLUMNS)]
+    if not bridge and all(exact(value, unit) for value in values) and any(decimals(value) != 2 for value in values):
+        return 0
+    return max(rounding(value, GB if bridge else unit) for value in values if bridge or decimals(value) == max(map(decimals, values)))
 
 
 def _who_when(head: re.Match[str], line: LogLine, context: Context) -> Row:
@@ -113,6 +165,7 @@ def _who_when(head: re.Match[str], line: LogLine, context: Context) -> Row:
         row["iteration"] = int(match[1] or match[3] or match[4])
         row["phase"] = "train" if match[1] else f"{match[2]}_save_checkpoint" if match[2] else head["label"]
     if head["rank"]:
-        row["rank"] = int(head["rank"]) if head["rank"].isdigit() else None
-        row["rank_label"] = None if head["rank"].isdigit() else head["rank"]
+        number = re.fullmatch(r"(\d{1,9})(?:/\d+)?", head["rank"].strip())
+        row["rank"] = int(number[1]) if number else None
+        row["rank_label"] = None if number else head["rank"].strip()
     return row

@@ -9,16 +9,25 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 
 KIB, MIB, GIB, TIB, GB = 2**10, 2**20, 2**30, 2**40, 10**9
-UNITS = {"b": 1, "bytes": 1, "kib": KIB, "kb": KIB, "mib": MIB, "mb": MIB, "gib": GIB, "gb": GIB, "tib": TIB, "tb": TIB}
+UNITS = {"b": 1, "bytes": 1, "kib": KIB, "kb": KIB, "mib": MIB, "mb": MIB, "gib": GIB, "gb": GIB, "tib": TIB, "tb": TIB,
+         "pib": 2**50, "pb": 2**50}
 LARGEST_BYTES = 2**50
 """No device holds a pebibyte: a larger figure is an overflow."""
+LARGEST_COLUMN = 2**63 - 1
 NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 
 
 def size(text: str, unit: str | int) -> int:
     """Bytes of a printed size; `unit` is a name of `UNITS` or a factor."""
     factor = unit if isinstance(unit, int) else UNITS[unit.lower()]
-    return int((Decimal(text) * factor).to_integral_value())
+    return int((Decimal(text.replace(",", "")) * factor).to_integral_value())
+
+
+def exact(text: str, unit: str | int) -> bool:
+    """Whether a printed float names a whole number of bytes, as the repr of `bytes / 2**20` does and a rounded or a cut figure hardly ever."""
+    factor = unit if isinstance(unit, int) else UNITS[unit.lower()]
+    value = Decimal(text.replace(",", "")) * factor
+    return abs(value - value.to_integral_value()) < Decimal("0.001")
 
 
 def decimals(text: str) -> int:

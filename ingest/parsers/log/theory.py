@@ -1,8 +1,9 @@
 """The printed theoretical footprint as one record: every line of its block, of every release and of the forks that print one.
 
 Rank 0 prints the block without a rank and without flushing, so lines of other ranks fall between, and the report's iteration
-stands only in rank 0's memory line that follows. The group therefore stays open after the footprint until that line comes; nothing else
-proves the iteration. "MB" are MiB.
+stands only in rank 0's memory line that follows. The group therefore stays open after the footprint until that line comes, over the other
+ranks' memory lines and a few others; where it never comes, the iteration on which all those ranks agree is the report's, because the
+same call prints them. "MB" are MiB.
 """
 
 from __future__ import annotations
@@ -12,22 +13,27 @@ import re
 from ingest.parsers.base import Row
 from ingest.parsers.log.quantities import number, size
 from ingest.parsers.log.records import Context, Fed, LogLine
+from ingest.parsers.log.wrapped import joins
 
 _LINE = re.compile(
     r"(?:>+ ?(?:\[FS\] )?)?(?:Number of (?:[\w-]+ )*?(?:parameters|activation) in [\w ]*in billions:"
     r"|Number of (?:parameters|activation) in [\w ]*billions:|(?:Total n|N)umber of (?:\w+ )*parameters in billions:"
     r"|compute_activation_memory\w*|Activation memory footprint[^:=|]*:|Memory penalty from interleaved schedule:"
     r"|Number of in-flight microbatches:|num_bytes_per_parameter=|(?:ValueError: )?Theoretical memory footprints).*")
-_GLUED = re.compile(r"\[Rank \S+\]|\s*\[\d{4}-\d\d-\d\d [\d:.]+\]\s*iteration|\[default\d+\]:|\s+iteration\s+\d+/")
+_GLUED = re.compile(
+    r"\[Rank \S+\]|[\w.-]+:\d+:\d+ \[\d+\] \S*\s?NCCL |\s*\[\d{4}-\d\d-\d\d [\d:.]+\]\s*iteration|\[default\d+\]:|\s+iteration\s+\d+/")
 _PART = re.compile(r"(?P<name>[A-Za-z][\w /()-]*?)=(?P<value>-?\d+(?:\.\d+)?) (?P<unit>MB|MiB|GB|GiB)\b")
 _BILLIONS = re.compile(r"(?P<name>[A-Z][^:]*?) in billions:\s*(?P<value>-?\d+(?:\.\d+)?)\s*$")
 _MEGABYTES = re.compile(r"(?P<name>[A-Z][^:]*?):\s*(?P<value>-?\d+(?:\.\d+)?) (?P<unit>MB|GB)\s*$")
+_LAYER = re.compile(r"Activation memory footprint per transformer layer(?: \(precise[^)]*\))?$")
 _PLAIN = re.compile(r"(?P<name>[A-Za-z][\w -]*?)\s*[:=]\s*(?P<value>-?\d+(?:\.\d+)?)\s*$")
 _REPORT = re.compile(r"\[Rank 0\] \(after (\d+) iterations?\)")
 _TRAINING = re.compile(r"iteration\s+\d+/\s*\d+\s*\|")
+_WHOLE = re.compile(r"Theoretical memory footprints: weight and optimizer=(\d+\.\d\d) MB(?:, activation=(\d+\.\d\d) MB, total=(\d+\.\d\d) MB)?$")
 _COLUMNS = {"weight and optimizer": "weight_and_optimizer_bytes", "activation": "activation_bytes", "total": "total_bytes"}
-WAIT_LINES = 200
-"""So many lines after its last line a block waits for rank 0's memory line, or for its footprint."""
+_MEMORY = re.compile(r"\[Rank [^\]]*\] \(after (\d+) iterations?\) memory ")
+WAIT_LINES = 40
+"""So many lines that are no memory lines a block waits for rank 0's, or for its footprint."""
 
 
 class TheoryBlocks:
@@ -52,6 +58,8 @@ class Block:
         self.lines = [(line, said)]
         self.waited = 0
         self.blank_after = False
+        self.iterations: set[int] = set()
+        self.torn: list[str] = []
 
     @property
     def done(self) -> bool:
@@ -61,6 +69,8 @@ class Block:
     def feed(self, line: LogLine, context: Context) -> Fed:
         """Take the block's lines; close at rank 0's report, at the next block, or after a long wait."""
         said = _said(line.text)
+        if not said and self._goes_on(line):
+            return Fed.TAKEN
         if self.done and not self.blank_after and self.waited == 0:
             self.blank_after = line.number == self.lines[-1][0].number + 2 or not line.text.strip()
         if said and self.done:
@@ -73,11 +83,28 @@ class Block:
         if match := _REPORT.search(line.text):
             self._emit(context, int(match[1]))
             return Fed.CLOSED_BEFORE
-        self.waited += 1
-        if self.waited > WAIT_LINES:
+        self._note(line)
+        if self.waited > WAIT_LINES or len(self.iterations) > 1:
             self._emit(context, None)
             return Fed.CLOSED_BEFORE
         return Fed.FOREIGN
+
+    def _goes_on(self, line: LogLine) -> bool:
+        """Whether the line is the rest of a footprint line that a wrap tore: only where all pieces make a whole one."""
+        if not self.done or line.number != self.lines[-1][0].number + len(self.torn) + 1 or len(self.torn) > 6:
+            return False
+        if "total=" in self.lines[-1][1] and _row([self.lines[-1][1]]) is not None:
+            return False
+        self.torn.append(line.text)
+        joined = next((one for one in joins([self.lines[-1][1], *self.torn]) if _whole(one)), None)
+        if joined:
+            self.lines[-1] = (self.lines[-1][0], joined)
+        return bool(joined)
+
+    def _note(self, line: LogLine) -> None:
+        found = {int(one) for one in _MEMORY.findall(line.text)} if self.done else set()
+        self.iterations |= found
+        self.waited += not found
 
     def finish(self, context: Context) -> None:
         """The artifact, or the attempt, ended."""
@@ -87,6 +114,8 @@ class Block:
         texts = [said for _, said in self.lines]
         at = self.lines[-1][0]
         row = _row(texts)
+        if iteration is None and len(self.iterations) == 1:
+            iteration = min(self.iterations)
         if row is None:
             context.reject(at, texts[-1], "a theoretical footprint that breaks off")
             return
@@ -134,6 +163,14 @@ def _footprint(text: str, row: Row, components: dict[str, float]) -> bool:
     return True
 
 
+def _whole(text: str) -> bool:
+    """Whether a joined footprint line is Megatron's to the last digit: its total is the sum of its parts."""
+    match = _WHOLE.search(text)
+    if not match or not match[2]:
+        return bool(match)
+    return abs(float(match[1]) + float(match[2]) - float(match[3])) < 0.021
+
+
 def _detail(text: str, row: Row, components: dict[str, float]) -> None:
     text = text.removeprefix(">>> [FS] ").lstrip("> ")
     if "Theoretical" in text:
@@ -142,7 +179,7 @@ def _detail(text: str, row: Row, components: dict[str, float]) -> None:
         components[match["name"]] = round((number(match["value"]) or 0.0) * 1e9)
     elif match := _MEGABYTES.match(text):
         value = size(match["value"], match["unit"])
-        if match["name"] == "Activation memory footprint per transformer layer":
+        if _LAYER.match(match["name"]):
             row["activation_per_layer_bytes"] = value
         else:
             components[match["name"]] = float(value)

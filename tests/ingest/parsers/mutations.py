@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-_PIECES = (b"\x00", b"\x1b[0m", b"\xff\xfe", b"[Rank 1]", b"{", b"}", b'"', b"'", b"|", b"\r", b" ", b"-", b"9" * 25, b"1e999", b"nan", b"null", b"\\u0000", b":", b",", b"[")
+_PIECES = (b"\x00", b"\x1b[0m", b"\xff\xfe", b"[Rank 1]", b"{", b"}", b'"', b"'", b"|", b"\r", b" ", b"-", b"9" * 25, b"1e999", b"nan",
+           b"null", b"\\u0000", b":", b",", b"[")
 
 
 def mutated(data: bytes, chance: random.Random, times: int = 4) -> bytes:

@@ -7,7 +7,7 @@ takes goes to `other` as text. Not type inference: an empty column would get ano
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -61,6 +61,35 @@ def _misfit(schema: pa.Schema, row: Row) -> str | None:
     return None
 
 
+def completed(table: str, given: pa.Table, keys: Mapping[str, Any]) -> pa.Table:
+    """All columns of a table from those that a parser gave as Arrow; the keys of its artifact stand in dictionaries, a value once.
+
+    Partition keys stay plain text, which the lake's writer needs. Raises ValueError for a column that the schema lacks or that does not fit.
+    """
+    schema = arrow_schema(table)
+    if unknown := set(given.column_names) - set(schema.names):
+        raise ValueError(f"{table} has no column {', '.join(sorted(unknown))}")
+    columns = []
+    for field in schema:
+        if field.name in keys:
+            columns.append(constant(keys[field.name], given.num_rows, encoded=field.name not in ("month", "cluster")))
+        elif field.name in given.column_names:
+            column = given[field.name]
+            columns.append(column if pa.types.is_dictionary(column.type) else column.cast(field.type))
+        elif field.name == "run_index":
+            columns.append(pa.array([0], pa.int32()).take(pa.repeat(0, given.num_rows)))
+        else:
+            columns.append(pa.nulls(given.num_rows, field.type))
+    return pa.table(columns, names=schema.names)
+
+
+def constant(value: str, count: int, *, encoded: bool) -> pa.Array:
+    """`value`, `count` times; `encoded` as a dictionary of one entry, one byte a row."""
+    if not encoded:
+        return pa.repeat(pa.scalar(value, pa.string()), count)
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), count), pa.array([value], pa.string()))
+
+
 class Collector:
     """Rows of one or many artifacts on their way to Arrow, with how many each artifact has kept and rejected."""
 
@@ -82,6 +111,13 @@ class Collector:
             self._rows.setdefault(table, []).extend(records)
             self._waiting += len(records)
             (self.rejected if table == "rejects" else self.kept)[keys["artifact"]] += len(records)
+
+    def add_tables(self, tables: Mapping[str, pa.Table], keys: Row) -> None:
+        """Take rows that are Arrow columns already."""
+        for table, given in tables.items():
+            part = completed(table, given, keys)
+            self._append(table, part)
+            self.kept[keys["artifact"]] += part.num_rows
 
     @property
     def count(self) -> int:
@@ -110,7 +146,7 @@ class Collector:
         """Take over the rows of one artifact whose name was not known while they were read."""
         for table, parts in other.tables.items():
             for part in parts:
-                named = pa.repeat(pa.scalar(artifact, pa.string()), part.num_rows)
+                named = constant(artifact, part.num_rows, encoded=pa.types.is_dictionary(part.schema.field("artifact").type))
                 self._append(table, part.set_column(part.schema.get_field_index("artifact"), "artifact", named))
         for table, rows in other._rows.items():
             for row in rows:

@@ -125,13 +125,16 @@ class Lake:
         left_out = self._ahead(self._opened("artifacts"), batch.artifacts, batch.expected)
         pieces = [piece for piece in batch.artifacts if piece["source"] not in left_out]
         for name, parts in batch.tables.items():
-            self._append_rows(name, pa.concat_tables(parts), pieces)
+            alike = all(part.schema.equals(parts[0].schema) for part in parts)
+            self._append_rows(name, pa.concat_tables(parts if alike else [part.cast(arrow_schema(name)) for part in parts]), pieces)
         return left_out | self._append_artifacts(pieces, batch.expected)
 
     def _append_rows(self, name: str, rows: pa.Table, pieces: Sequence[Row]) -> None:
         """Step 1 for one table."""
-        rows = rows.filter(pc.is_in(rows["artifact"], pa.array([piece["artifact"] for piece in pieces], pa.string())))
-        here = set(pc.unique(rows["artifact"]).to_pylist())
+        here, wanted = set(pc.unique(rows["artifact"]).to_pylist()), {piece["artifact"] for piece in pieces}
+        if not here <= wanted:
+            rows = rows.filter(pc.is_in(rows["artifact"], pa.array(sorted(wanted), pa.string())))
+            here &= wanted
         pieces = [piece for piece in pieces if piece["artifact"] in here]
         for attempt in range(_TRIES):
             handle = self._opened(name)

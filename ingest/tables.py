@@ -211,8 +211,10 @@ TABLES: tuple[Table, ...] = (
     Table("expert_load", "tokens of one expert in one micro-batch", (
         *_RANK, _STEP,
         _c("block", "string", "model part the layer belongs to (decoder, mtp), null where not told"),
-        _c("layer", "int32", "layer index in its model chunk, as recorded"),
-        _c("microbatch", "int32", "micro-batch of the step, from 0"),
+        _c("mtp_index", "int32", "which multi-token-prediction depth, null for the decoder"),
+        _c("layer", "int32", "layer index in its model chunk, as recorded: chunks of virtual stages that share it are merged"),
+        _c("microbatch", "int32", "position in the recorded list, from 0: the micro-batch, unless a recomputation recorded it again"),
+        _c("repeated", "bool", "true where the counts repeat an earlier entry of a list whose entries all pair up so: what recomputation leaves"),
         _c("expert", "int32", "local expert index on the rank"),
         _c("tokens", "int64", "tokens routed to the expert", "tokens"),
     )),

@@ -240,6 +240,7 @@ class _Reading:
         """Closed pieces until the stream or the budget ends."""
         for piece in self._parser.parse(stream, self._job.path, start=self.end, state=self.state, final=False):
             self.rows.add(piece.rows, self._keys)
+            self.rows.add_tables(piece.tables, self._keys)
             self.rows.squeeze(above=_ARROW_ROWS)
             if piece.end_bytes >= self.end:
                 self.end, self.state = piece.end_bytes, piece.state
@@ -252,6 +253,7 @@ class _Reading:
         tail = Collector()
         for piece in self._parser.parse(stream, self._job.path, start=self.end, state=self.state, final=True):
             tail.add(piece.rows, self._keys)
+            tail.add_tables(piece.tables, self._keys)
             tail.squeeze(above=_ARROW_ROWS)
         return tail
 

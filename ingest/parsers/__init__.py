@@ -5,8 +5,10 @@ from __future__ import annotations
 from ingest.parsers.base import Parser
 from ingest.parsers.log import MEGATRON_LOG
 from ingest.parsers.memory_stats import MEMORY_STATS
+from ingest.parsers.nccl_env import ENVIRONMENT
+from ingest.parsers.tokens_per_expert import TOKENS_PER_EXPERT
 
-PARSERS: tuple[Parser, ...] = (MEMORY_STATS, MEGATRON_LOG)
+PARSERS: tuple[Parser, ...] = (TOKENS_PER_EXPERT, MEMORY_STATS, ENVIRONMENT, MEGATRON_LOG)
 
 from ingest.parsers.reading import ParsedFile, parse_file  # noqa: E402 - reads the list above
 

@@ -4,14 +4,17 @@ A parser reads a decompressed byte stream from `start` with the `state` that the
 pieces that end where nothing is open (no torn line, no half theory block). With `final` the open end is read as well,
 as if the artifact ended there. The same bytes give the same rows however they were cut: that is what lets a growing log
 be ingested from cron without losing or doubling a record. Rows are plain dictionaries, because the records of a
-log are few beside its bytes; columns that are absent are null.
+log are few beside its bytes; columns that are absent are null. A source whose records are many beside its bytes gives Arrow tables instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Row = dict[str, Any]
 
@@ -26,11 +29,13 @@ class Piece:
     rows: dict[str, list[Row]] = field(default_factory=dict)
     end_bytes: int = 0
     state: str | None = None
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    """Further rows as Arrow columns: some of the table's own columns and of `run_index` and `line`, text dictionary-encoded where it repeats."""
 
     @property
     def row_count(self) -> int:
         """Rows over all tables, rejects left out."""
-        return sum(len(rows) for table, rows in self.rows.items() if table != "rejects")
+        return sum(len(rows) for table, rows in self.rows.items() if table != "rejects") + sum(part.num_rows for part in self.tables.values())
 
 
 class Parser(Protocol):

@@ -46,5 +46,7 @@ def parse_file(path: str | Path, parsers: Sequence[Parser] | None = None) -> Par
         for piece in parser.parse(stream, name, final=True):
             for table, rows in piece.rows.items():
                 found.rows.setdefault(table, []).extend(rows)
+            for table, part in piece.tables.items():
+                found.rows.setdefault(table, []).extend(part.to_pylist())
         found.damage = damage(stream)
     return found

@@ -30,6 +30,11 @@ _VERSIONS = (
     ("CUDA driver", re.compile(rf"{_WHO}cudaDriverVersion (?P<value>\d+)")), ("HIP", re.compile(rf"{_WHO}HIP version ?: ?(?P<value>\d\S*)")),
     ("ROCm", re.compile(rf"{_WHO}ROCm version ?: ?(?P<value>\d\S*)")), ("network", re.compile(rf"{_WHO}Using network (?P<value>\S+)")),
     ("network plugin", re.compile(rf"{_WHO}NET/Plugin: (?:Loaded|Using) (?P<value>.*\S)")),
+    ("driver", re.compile(rf"{_WHO}(?:Nvidia driver|Driver) [Vv]ersion: (?P<value>\d[\d.]*)(?:\s+CUDA Version: (?P<cuda>[\d.]*\d))?")),
+    ("CUDA", re.compile(rf"{_WHO}CUDA Version: (?P<value>\d[\d.]*)")),
+    ("Transformer Engine", re.compile(rf"{_WHO}transformer[-_]engine(?:_torch)?==(?P<value>\d[\w.+]*)")),
+    ("Megatron Core", re.compile(rf"{_WHO}megatron[-_]core==(?P<value>\d[\w.+]*)")),
+    ("flash-attn", re.compile(rf"{_WHO}flash[-_]attn==(?P<value>\d[\w.+]*)")), ("PyTorch", re.compile(rf"{_WHO}\btorch==(?P<value>\d[\w.+]*)")),
     ("network devices", re.compile(rf"{_WHO}NET/(?:IB|Socket|OFI|UCX) : Using (?P<value>\[.*\S)")),
 )
 
@@ -39,8 +44,10 @@ class EnvironmentLines:
 
     literals = (" set by environment to ", "Invalid value ", "NCCL version ", "RCCL version", "cudaDriverVersion ", "HIP version", "ROCm version",
                 "NCCL git version ", "Using network ", "NET/IB : Using", "NET/Socket : Using", "NET/OFI : Using", "NET/UCX : Using", "NET/Plugin: ",
-                "NCCL_", "RCCL_", "HCCL_", "TORCH_", "NVTE_", "UCX_", "NVSHMEM_", "HSA_", "ASCEND_", "SLURM_", "CUDA_", "HIP_VISIBLE", "CUBLAS",
-                "MSCCL", "FI_PROVIDER", "FI_EFA", "WORLD_SIZE=", "NNODES=", "_PER_NODE=", "DEEPEP_")
+                "NCCL_", "HCCL_", "NVTE_", "UCX_", "NVSHMEM_", "HSA_", "ASCEND_", "SLURM_", "PYTORCH_", "TORCH_CUDA", "TORCH_DIST", "TORCH_SHOW",
+                "CUDA_DEVICE_MAX_CONNECTIONS=", "CUDA_VISIBLE_DEVICES=", "CUDA_LAUNCH_BLOCKING=", "CUDA_MODULE_LOADING=", "HIP_VISIBLE_DEVICES=",
+                "CUBLAS", "FI_PROVIDER", "FI_EFA", "WORLD_SIZE=", "NNODES=", "_PER_NODE=", "Driver Version: ", "driver version: ", "CUDA Version: ",
+                "engine==", "megatron-core==", "megatron_core==", "flash-attn==", "flash_attn==", "torch==")
 
     def take(self, line: LogLine, context: Context) -> bool:
         """Emit what the line says: one thing, or several variables."""

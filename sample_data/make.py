@@ -5,20 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sample_data import dense, moe, oom
+from sample_data import dense, moe, oom, snapshots
 
-RUNS = {"dense_7b5_pp2": dense.files, "moe_16ranks": moe.files, "oom_run": oom.files}
-"""Each run's folder and what makes its files."""
+RUNS = {"dense_7b5_pp2": lambda: dense.files() | snapshots.files(), "moe_16ranks": moe.files, "oom_run": oom.files, "truth": snapshots.truths}
+"""Each run's folder and what makes its files; `truth` tells what only the generator of the snapshots knows, for tests."""
 
 
 def write(folder: Path) -> list[Path]:
     """Write every run under `folder`; the files written."""
     written = []
     for run, files in RUNS.items():
-        for name, text in files().items():
+        for name, content in files().items():
             path = folder / run / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="\n")
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
             written.append(path)
     return written
 

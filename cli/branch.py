@@ -120,9 +120,18 @@ def _shown(card: dict[str, Any]) -> str:
     lines += [f"contradicts  {_at(one)}{one['sentence']}" for one in card["contradictions"]]
     for one in card["left_out"]:
         lines.append(f"left out     {one['bytes'] / GIB:+9.3f} GiB on the {one['stage']} stage: {one['name']}, {one['sentence']}")
+    lines += _terms(f"terms        as {card['generations'][-1]} counts them", card["terms"]) if card["terms"] else []
     if other := card["other_branch"]:
-        lines.append(f"other branch {other['branch']}: {_gib(other['activation_bytes'], 'activation')}, {_gib(other['total_bytes'], 'total')}")
+        said = f"other branch {other['branch']}: {_gib(other['activation_bytes'], 'activation')}, {_gib(other['total_bytes'], 'total')}"
+        lines += _terms(said, other["terms"])
     return head + "\n".join(lines) + "\n"
+
+
+def _terms(head: str, found: list[dict[str, Any]]) -> list[str]:
+    from analysis.theory.terms import Term
+    from analysis.theory.terms_text import term_lines
+
+    return [head, *term_lines([Term(**term) for term in found], "  ")]
 
 
 def _gib(value: float | None, name: str) -> str:

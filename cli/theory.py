@@ -18,6 +18,7 @@ from ingest.errors import OK, LedgerError
 
 if TYPE_CHECKING:
     from analysis.theory.megatron import Report
+    from analysis.theory.terms import Term
 
 NAME = "theory"
 HELP = "what Megatron's printed memory formula says for given arguments, in every generation"
@@ -131,24 +132,33 @@ def _answers(path: str, generation: str, *, verbose: bool) -> Iterator[dict[str,
 
 def _answer(args: dict[str, Any], microbatches: Any, generation: str, *, verbose: bool) -> list[dict[str, Any]]:
     from analysis.theory.arguments import native, whole
+    from analysis.theory.formula_arguments import formula_arguments
+    from analysis.theory.generations import BY_NAME
     from analysis.theory.megatron import report_args
+    from analysis.theory.terms import terms
 
     number = None if native(microbatches) is None else whole({"num_microbatches": native(microbatches)}, "num_microbatches")
-    return [_as_json(one, filled) for one, filled in report_args(args, number, generation=generation, verbose=verbose)]
+    known, _ = formula_arguments(args)
+    return [_as_json(one, filled, terms(BY_NAME[one.generation], known, number, one))
+            for one, filled in report_args(args, number, generation=generation, verbose=verbose)]
 
 
-def _as_json(one: Report, filled: dict[str, Any]) -> dict[str, Any]:
+def _as_json(one: Report, filled: dict[str, Any], found: tuple[Term, ...]) -> dict[str, Any]:
     return {
         "generation": one.generation, "branch": one.branch, "raises": one.raises, "weight_and_optimizer_bytes": one.weight_and_optimizer_bytes,
         "activation_bytes": one.activation_bytes, "total_bytes": one.total_bytes, "printed_text": one.printed_text, "filled_defaults": filled,
         "parameters": asdict(one.parameters) if one.parameters else None,
-        "activation_terms_bytes": dict(one.activation.terms) if one.activation else None,
+        "activation_terms_bytes": dict(one.activation.terms) if one.activation else None, "terms": [asdict(term) for term in found],
     }
 
 
 def _shown(one: dict[str, Any]) -> str:
-    """The answer for a reader: what is printed, or why nothing is."""
+    """The answer for a reader: what is printed, or why nothing is, and the terms that make the numbers."""
+    from analysis.theory.terms import Term
+    from analysis.theory.terms_text import term_lines
+
     said = one["printed_text"] or "(prints nothing)\n"
     died = f"dies with {one['raises']}\n" if one["raises"] else ""
     filled = ", ".join(f"{name}={value}" for name, value in one["filled_defaults"].items())
-    return f"{one['generation']} {one['branch']}\n{said.rstrip()}\n{died}" + (f"filled defaults: {filled}\n" if filled else "")
+    terms = "".join(f"{line}\n" for line in term_lines([Term(**term) for term in one["terms"]]))
+    return f"{one['generation']} {one['branch']}\n{said.rstrip()}\n{died}" + (f"filled defaults: {filled}\n" if filled else "") + terms

@@ -20,6 +20,7 @@ from analysis.theory.leftout import LeftOut, left_out, said_for
 from analysis.theory.megatron import MARKERS, Branch, report
 from analysis.theory.shapes import speakers
 from analysis.theory.solve import Match, matches
+from analysis.theory.terms import Term, activation_terms, terms
 from analysis.theory.text import Block, blocks
 
 Confidence = Literal["proven", "solved", "contradicted", "shape", "none"]
@@ -38,16 +39,21 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class OtherBranch:
-    """What the formula's other branch says for the same arguments; bytes are None where it prints none."""
+    """What the formula's other branch says for the same arguments, with its terms; bytes are None where it prints none."""
 
     branch: Branch
     activation_bytes: float | None
     total_bytes: float | None
+    terms: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The branch that was applied, the generations that print this very text, the releases that carry them, and why."""
+    """The branch that was applied, the generations that print this very text, the releases that carry them, and why.
+
+    `terms` are the formula's addends as the newest of these generations counts them; each part's sum is `weight_and_optimizer_bytes` or
+    `activation_bytes`, the value behind the printed digits.
+    """
 
     branch: Branch | Literal["undecided"]
     generations: tuple[str, ...]
@@ -58,6 +64,9 @@ class Card:
     left_out: tuple[LeftOut, ...] = ()
     other_branch: OtherBranch | None = None
     solved: dict[str, Any] = field(default_factory=dict)
+    weight_and_optimizer_bytes: float | None = None
+    activation_bytes: float | None = None
+    terms: tuple[Term, ...] = ()
 
 
 def branch_card(text: str, args: Args | None = None, microbatches: int | None = None, *, argument_lines: Mapping[str, int] | None = None) -> Card:
@@ -138,7 +147,8 @@ def _from_matches(block: Block, args: Args, shaped: Card, matched: list[Match], 
     said = said_for(newest.generation, newest.said, newest.arguments, args, newest.microbatches)
     confidence: Confidence = "contradicted" if set_aside else "solved" if newest.solved or not newest.whole else "proven"
     return Card(branch or "undecided", generations, _releases(generations), confidence if branch else "none", tuple(evidence), tuple(noted),
-                tuple(left_out(said)), _other(newest), newest.solved)
+                tuple(left_out(said)), _other(newest), newest.solved, newest.said.weight_and_optimizer_bytes, newest.said.activation_bytes,
+                terms(newest.generation, newest.arguments, newest.microbatches, newest.said))
 
 
 def _unmatched(shaped: Card, noted: list[Disagreement]) -> Card:
@@ -163,9 +173,12 @@ def _other(match: Match) -> OtherBranch | None:
     if weights is None:
         return None
     if said.branch != "sp_selective":
-        other = with_sp(match.generation, match.arguments, match.microbatches).total_bytes
-        return OtherBranch("sp_selective", other, weights + other)
+        return _other_branch(match, "sp_selective", weights, with_sp(match.generation, match.arguments, match.microbatches).total_bytes)
     if match.generation.outside != "without_sp":
         return OtherBranch(match.generation.outside, None, None)
-    other = without_sp(match.arguments, match.microbatches).total_bytes
-    return OtherBranch("without_sp", other, weights + other)
+    return _other_branch(match, "without_sp", weights, without_sp(match.arguments, match.microbatches).total_bytes)
+
+
+def _other_branch(match: Match, branch: Branch, weights: float, activation: float) -> OtherBranch:
+    found = activation_terms(match.generation, match.arguments, match.microbatches, branch, activation)
+    return OtherBranch(branch, activation, weights + activation, found)

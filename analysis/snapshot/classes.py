@@ -22,8 +22,8 @@ OF_RULE: Small = np.array([CATEGORIES.index(rule.category) for rule in ALL_RULES
 _ROW = {rule.name: row for row, rule in enumerate(ALL_RULES)}
 _BACKWARD = _ROW["backward"]
 _OPTIMIZER = CATEGORIES.index("optimizer")
-_FORWARD = [_ROW[name] for name in ("forward", "forward of Megatron", "recomputed forward", "loss of Megatron", "logits of Megatron",
-                                    "cross-entropy")]
+_FORWARD = [_ROW[name] for name in ("forward", "forward of Megatron", "recomputed forward")]
+_LOSS = CATEGORIES.index("logits_and_loss")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def _without_stack(trace: Trace, lives: Lives, rule: Small, bare: Flags) -> Smal
     """Rules of born lives whose stack is empty, the strongest evidence last."""
     size, stream, birth = lives.size[bare], lives.stream[bare], lives.birth[bare]
     found = np.full(len(size), _ROW["backward (no stack)"], np.int32)
-    forward = np.unique(lives.size[np.isin(rule, _FORWARD)])
-    found[np.isin(size, forward)] = _ROW["backward (no stack), size of an activation"]
+    found[np.isin(size, np.unique(lives.size[(rule >= 0) & (OF_RULE[rule] == _LOSS)]))] = _ROW["backward (no stack), size of logits"]
+    found[np.isin(size, np.unique(lives.size[np.isin(rule, _FORWARD)]))] = _ROW["backward (no stack), size of an activation"]
     found[_inside(trace, "Optimizer.step")[birth]] = _ROW["backward (no stack), inside an optimizer step"]
     found[stream != main_stream(trace)] = _ROW["backward (no stack), on another stream"]
     return found

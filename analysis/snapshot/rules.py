@@ -96,6 +96,8 @@ RULES: tuple[Rule, ...] = (
          r"torch/utils/data/|megatron/core/datasets/|megatron/core/tensor_parallel/data\.py:"
          r"|:(?:get_batch\w*|get_ltor_masks\w*|_?broadcast_data\w*|prefetch_to_device|to_device_batch)$",
          "tokens, labels, masks and positions of a micro-batch", f"{MEGATRON}: pretrain_gpt.py get_batch, training/utils get_batch_on_this_tp_rank"),
+    Rule("global memory buffer of Megatron", "communication", r"megatron/core/utils\.py:get_tensor$",
+         "one buffer a use that all-gathers write into, kept for the next", f"{MEGATRON}: core/utils.py GlobalMemoryBuffer"),
     Rule("loss of Megatron", "logits_and_loss",
          r"megatron/core/(?:tensor_parallel/cross_entropy|fusions/fused_(?:linear_)?cross_entropy)\.py:|:compute_language_model_loss$"
          r"|:compute_output_layer_and_language_model_loss$|transformer_engine/pytorch/(?:triton/)?cross_entropy\.py:",
@@ -115,9 +117,11 @@ RULES: tuple[Rule, ...] = (
          r"megatron/core/pipeline_parallel/(?:p2p_communication|bridge_communicator|multimodule_communicator)\.py:",
          "tensors received from a neighbouring stage", f"{MEGATRON}: core/pipeline_parallel/p2p_communication.py"),
     Rule("gathered by tensor parallelism", "communication",
-         r"megatron/core/tensor_parallel/mappings\.py:|megatron/core/utils\.py:get_tensor$|transformer_engine/pytorch/distributed\.py:(?:gather_along\w*"
+         r"megatron/core/tensor_parallel/mappings\.py:|transformer_engine/pytorch/distributed\.py:(?:gather_along\w*"
          r"|reduce_scatter\w*|_all_gather\w*|_start_all_gather\w*|allreduce|symm\w*|get_symm\w*)$|:(?:initialize_ub|add_ub|fill_userbuffers\w*)$",
          "outputs of all-gather, reduce-scatter and all-to-all of the tensor or expert group", f"{MEGATRON}: core/tensor_parallel/mappings.py"),
+    Rule("gradients reduced together", "communication", r"megatron/core/distributed/finalize_model_grads\.py:",
+         "small gradients flattened into one buffer for an all-reduce", f"{MEGATRON}: core/distributed/finalize_model_grads.py"),
     Rule("collective of PyTorch", "communication",
          r"torch/distributed/(?!checkpoint|_shard|fsdp|_composable|algorithms|elastic|run)|^c10d::|ProcessGroupNCCL"
          r"|reduce_scatter_with_fp32_accumulation\.py:|context_parallel\.py:flash_attn_(?:a2a|p2p)_communicate\w*$",
@@ -141,7 +145,7 @@ RULES: tuple[Rule, ...] = (
          "tensors a layer makes in forward", f"{MEGATRON}: core/transformer, core/models, core/fusions",
          outer=r":(?:forward|forward_step\w*|custom_forward|__call__)$"),
     Rule("forward", "activations",
-         r":(?:forward|_?forward_\w+|custom_forward)$|torchinductor_|torch/_inductor/output_code\.py:|torch/_functorch/_aot_autograd/|torch/nn/functional\.py:"
+         r":(?:forward|_?forward_(?!backward)\w+|custom_forward)$|torchinductor_|torch/_inductor/output_code\.py:|torch/_functorch/_aot_autograd/|torch/nn/functional\.py:"
          r"|flash_attn/|:\w*(?:attention|softmax)\w*$", "tensors made in the forward of a module", f"{TORCH}: torch/nn/modules/module.py"),
     Rule("named by its function", "weights",
          r":_?(?:init|load|create|allocate|build|make)_(?:\w+_)?(?:weights?|param(?:eter)?s?)(?:_\w+)?$",
@@ -158,6 +162,8 @@ NO_STACK: tuple[Rule, ...] = (
          f"{TORCH}: torch/optim/optimizer.py profile_hook_step"),
     Rule("kept for the optimizer", "gradient_buffer", "", "born in backward and still live when the optimizer next steps", ANY),
     Rule("backward (no stack), size of an activation", "activations", "", "empty stack, of the exact size of an activation made in forward", ANY),
+    Rule("backward (no stack), size of logits", "logits_and_loss", "",
+         "empty stack, of the exact size of a logits or loss tensor made in forward and of no activation", ANY),
     Rule("backward (no stack)", "unknown", "", "empty stack under Python-only stacks: a thread without Python frames, as autograd's is", ANY),
 )
 """How bytes are named that no stack names; decided in `classes`."""

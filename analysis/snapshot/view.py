@@ -109,6 +109,17 @@ class Device:
         """Classes over the trace, or a part of it."""
         return timeline(self.lives, self.classes, self.levels.requested, self.levels.reserved, start, stop)
 
+    def highest(self, start: int, stop: int) -> int:
+        """The event of the highest requested level between two events, both included."""
+        last = len(self.trace.events) - 1
+        start, stop = max(-1, min(start, stop, last)), max(-1, min(max(start, stop), last))
+        return start + int(np.argmax(self.levels.requested[start + 1:stop + 2]))
+
+    def event_at(self, milliseconds: float) -> int:
+        """The last event no later than so many milliseconds after the first; -1 without times."""
+        times = self.trace.events.time_us
+        return -1 if times is None or not len(times) else int(np.searchsorted(times, times[0] + milliseconds * 1000, side="right")) - 1
+
     def by_class(self, event: int) -> tuple[Share, ...]:
         """Every class with bytes after an event, the most first."""
         live = self.lives.live_after(event)

@@ -35,7 +35,8 @@ class Piece:
     @property
     def row_count(self) -> int:
         """Rows over all tables, rejects left out."""
-        return sum(len(rows) for table, rows in self.rows.items() if table != "rejects") + sum(part.num_rows for part in self.tables.values())
+        arrow = int(sum(part.num_rows for part in self.tables.values()))
+        return sum(len(rows) for table, rows in self.rows.items() if table != "rejects") + arrow
 
 
 class Parser(Protocol):

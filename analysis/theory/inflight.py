@@ -94,3 +94,8 @@ def _table(plan: Schedule) -> list[int]:
         size = min(plan.group, plan.microbatches - start)
         chunks += [chunk for chunk in range(plan.chunks) for _ in range(size)]
     return chunks
+
+
+def walk(plan: Schedule, stage: int) -> list[tuple[int, int]]:
+    """(chunk, +1 forward or -1 backward) in the order in which a stage runs them."""
+    return _events(plan, stage)

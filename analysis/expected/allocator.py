@@ -1,0 +1,23 @@
+"""What a tensor costs in the caching allocator's books: `allocated` counts whole blocks, not the bytes asked for.
+
+Source: c10/cuda/CUDACachingAllocator.cpp. A request is rounded to 512 bytes. Above 10 MiB without a fitting cached block
+a segment of whole 2 MiB pages is made, and what is left of it is split off only where it is more than 1 MiB: so a tensor
+of 49.1 MiB is booked as 50. Expandable segments split at 512 bytes and do not have this.
+"""
+
+from __future__ import annotations
+
+MIB = 2**20
+_GRAIN = 512
+_OWN_SEGMENT = 10 * MIB
+_PAGE = 2 * MIB
+_SPLIT = 1 * MIB
+
+
+def booked(size: int, *, expandable: bool = False) -> int:
+    """Bytes in `allocated` for one fresh tensor of `size` bytes."""
+    rounded = -(-size // _GRAIN) * _GRAIN
+    if expandable or rounded < _OWN_SEGMENT:
+        return rounded
+    segment = -(-rounded // _PAGE) * _PAGE
+    return segment if segment - rounded <= _SPLIT else rounded

@@ -1,0 +1,23 @@
+"""Tensors that pass between stages and are still referenced when an iteration ends.
+
+Source: `pipeline_parallel/schedules.py`, `p2p_communication.py` of Megatron-Core. Each is [s/(c t), b, h] of the pipeline's
+dtype. The received input is the first layer's saved input and is not counted again in activations; at the end of an
+iteration the schedule still refers to the last input and output gradient of each chunk.
+"""
+
+from __future__ import annotations
+
+from analysis.expected.allocator import booked
+from analysis.expected.model import Model, Options
+
+_HELD = 2
+
+
+def boundary_tensor(model: Model, options: Options) -> int:
+    """Bytes of one tensor between stages."""
+    return options.weight_bytes * model.hidden * options.local_tokens
+
+
+def boundary_bytes(model: Model, options: Options, pp: int, chunks: int) -> int:
+    """Bytes held at the end of an iteration: none without a pipeline."""
+    return 0 if pp == 1 else _HELD * chunks * booked(boundary_tensor(model, options), expandable=True)

@@ -1,0 +1,50 @@
+"""Bytes of the optimizer: fp32 master weights, moments, and the fp32 copy of gradients that half-precision buffers need.
+
+Source: `optimizer/optimizer.py`, `distrib_optimizer.py`, `optimizer_config.py`; Transformer Engine `fused_adam.py`. The copy
+(`main_param.grad = main_grad.float()`) is a view where the buffer is fp32; elsewhere it lives from the step to the next
+`zero_grad`, so it stands in Megatron's memory line. The precision-aware optimizer reads gradients in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from analysis.expected.allocator import booked
+from analysis.expected.model import Options
+from analysis.expected.parameters import Tensor
+from analysis.expected.weights import Buffer
+
+_MOMENTS = {"adam": 8, "sgd": 4, "lion": 4, "muon": 4, "dist_muon": 4}
+
+
+def state_widths(options: Options) -> tuple[int, ...]:
+    """Bytes a parameter of each tensor the optimizer keeps: master, moments, gradient copy."""
+    gradient_copy = () if options.gradient_bytes == 4 or options.precision_aware else (4,)
+    if not options.half:
+        return tuple(_moments(options))
+    if options.precision_aware:
+        return (_precise_master(options), options.moment_bytes - options.moment_bytes // 2, options.moment_bytes // 2)
+    return (4, *_moments(options), *gradient_copy)
+
+
+def optimizer_bytes(chunk: Iterable[Buffer], options: Options, *, expandable: bool) -> int:
+    """Bytes of a chunk's optimizer state on the device."""
+    kept = 1 - options.offload_fraction
+    return int(sum(_tensors(buffer, tensor, options, expandable) for buffer in chunk for tensor in buffer.tensors) * kept)
+
+
+def _tensors(buffer: Buffer, tensor: Tensor, options: Options, expandable: bool) -> int:
+    if options.distributed_optimizer:
+        return sum(tensor.total * width for width in state_widths(options)) // buffer.shards
+    return sum(booked(tensor.elements * width, expandable=expandable) * tensor.count for width in state_widths(options))
+
+
+def _moments(options: Options) -> list[int]:
+    total = _MOMENTS.get(options.optimizer, 8)
+    return [4] * (total // 4)
+
+
+def _precise_master(options: Options) -> int:
+    """int16 remainders beside bf16 weights, unless an fp8 recipe other than delayed scaling switches that off."""
+    remainders = options.fp8 is None or options.fp8_recipe == "delayed"
+    return 2 if options.master_bytes == 4 and remainders else options.master_bytes

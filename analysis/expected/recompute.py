@@ -1,0 +1,48 @@
+"""What recomputation keeps of a layer, and what its window holds again during backward.
+
+Source: Megatron-Core `transformer_block.py`, `tensor_parallel/random.py`, `transformer_config.py:recompute_modules`. A switch can free
+nothing: `core_attn` with flash attention leaves only the log-sum-exp to free, `layernorm` nothing where the norm is inside a GEMM module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analysis.expected.activations import Saved
+from analysis.expected.model import Model, Options
+
+_FREES: dict[str, tuple[str, ...]] = {
+    "core_attn": ("scores", "log_sum_exp"),
+    "moe_act": ("experts_act",),
+    "mlp": ("mlp_fc1", "mlp_act"),
+    "shared_experts": ("shared_fc1", "shared_act"),
+    "moe": ("pre_mlp_norm", "router", "row_maps", "experts_input", "experts_fc1", "experts_act", "probabilities", "shared_fc1", "shared_act"),
+    "mla_up_proj": ("qkv",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Bytes a layer keeps for its backward, and bytes that its backward makes again first."""
+
+    saved: int
+    window: int
+
+
+def kept(saved: Saved, model: Model, options: Options, *, full: bool) -> Kept:
+    """Apply recomputation to one layer's saved tensors; `full` where the layer is one of those recomputed whole."""
+    total = sum(saved.values())
+    if options.recompute == "full" and full:
+        entry = saved.get("attention_input", saved.get("mlp_input", 0))
+        return Kept(entry, total - entry)
+    freed = sum(saved.get(name, 0) for name in _freed(model, options, saved))
+    return Kept(total - freed, freed)
+
+
+def _freed(model: Model, options: Options, saved: Saved) -> set[str]:
+    names = {name for module in options.recompute_modules for name in _FREES.get(module, ())}
+    if "layernorm" in options.recompute_modules:
+        names |= {"pre_mlp_norm"} | ({"attention_norm"} if model.mla else set())
+    if "mlp" in options.recompute_modules and "experts_input" in saved:
+        names -= {"mlp_fc1", "mlp_act"}
+    return names

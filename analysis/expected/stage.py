@@ -1,0 +1,127 @@
+"""One stage's expectation: every class of `analysis/expected` put together once for all ranks of a stage.
+
+Ranks of a stage differ in nothing this ledger counts (TP, CP, EP and DP divide evenly), so 16,384 ranks cost as much as their stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analysis.expected.activations import Saved, attention, dense_layer
+from analysis.expected.boundary import boundary_bytes
+from analysis.expected.environment import Environment, attention_kernel
+from analysis.expected.gradients import gradient_bytes
+from analysis.expected.head import embedding_bytes, head_bytes
+from analysis.expected.instants import ChunkBytes, Instant, schedule_instants
+from analysis.expected.model import Model, Options
+from analysis.expected.moe import moe_mlp, routed_tokens
+from analysis.expected.optimizer import optimizer_bytes
+from analysis.expected.parameters import Tensor, cell_tensors, elements, layer_kind
+from analysis.expected.recompute import Kept, kept
+from analysis.expected.transients import backward_bytes, step_bytes
+from analysis.expected.weights import Buffer, buffers, weight_bytes
+from analysis.expected.workspaces import global_buffer_bytes, workspace_bytes
+from analysis.theory.inflight import Schedule
+from analysis.theory.layout import ParallelSizes
+from analysis.theory.stages import Cell, StageLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Everything that is the same on every stage."""
+
+    model: Model
+    options: Options
+    sizes: ParallelSizes
+    layout: StageLayout
+    plan: Schedule
+    env: Environment
+
+    @property
+    def kernel(self) -> str:
+        """The attention kernel that runs."""
+        return attention_kernel(self.options.attention, self.env, transformer_engine=self.options.transformer_engine)
+
+
+@dataclass(frozen=True, slots=True)
+class StageBytes:
+    """One stage: parameters, resident classes, and its instants above the resident bytes."""
+
+    parameters: int
+    classes: dict[str, int]
+    instants: tuple[Instant, ...]
+
+
+def stage_bytes(run: Run, stage: int) -> StageBytes:
+    """Every class of one stage."""
+    cells = run.layout.of_stage(stage)
+    tensors = [cell_tensors(run.model, run.sizes, cell) for cell in cells]
+    chunks = [buffers(each, run.sizes, run.options) for each in tensors]
+    classes = _resident(run, chunks)
+    instants = schedule_instants(run.plan, stage, [_chunk(run, cell, each) for cell, each in zip(cells, tensors, strict=True)])
+    step = sum(step_bytes(chunk, run.options) for chunk in chunks)
+    return StageBytes(sum(elements(each) for each in tensors), classes, (*instants, Instant("optimizer_step", step)))
+
+
+def _resident(run: Run, chunks: list[list[Buffer]]) -> dict[str, int]:
+    options, expandable = run.options, run.env.expandable
+    return {
+        "weights": sum(weight_bytes(chunk, options, expandable=expandable) for chunk in chunks),
+        "gradients": sum(gradient_bytes(chunk, options, expandable=expandable) for chunk in chunks),
+        "optimizer": sum(optimizer_bytes(chunk, options, expandable=expandable) for chunk in chunks),
+        "boundary": boundary_bytes(run.model, options, run.sizes.pp, run.layout.chunks),
+        "workspaces": workspace_bytes(run.model, options, run.env),
+        "global_buffer": global_buffer_bytes(run.model, options, run.sizes),
+        "moe_leftovers": _leftovers(run, chunks),
+    }
+
+
+def _leftovers(run: Run, chunks: list[list[Buffer]]) -> int:
+    """Maps and probabilities that each MoE layer's dispatcher still refers to after the step."""
+    layers = sum(1 for chunk in chunks for buffer in chunk for tensor in buffer.tensors if tensor.name == "router")
+    gathered = run.options.local_tokens * run.sizes.ep * run.sizes.etp
+    local = run.model.experts // run.sizes.ep if run.model.experts else 0
+    return layers * (gathered * local + 12 * routed_tokens(run.model, run.options, run.sizes))
+
+
+def _chunk(run: Run, cell: Cell, tensors: list[Tensor]) -> ChunkBytes:
+    """Saved bytes and windows of one chunk and micro-batch."""
+    largest = max((tensor.elements for tensor in tensors if tensor.gemm), default=0)
+    saved, window, inside = 0, 0, 0
+    for index, kind in _layers(run, cell):
+        tensors_kept = layer_saved(run, kind)
+        one = kept(tensors_kept, run.model, run.options, full=_whole(run.options, index))
+        saved += one.saved
+        window = max(window, one.window + backward_bytes(tensors_kept, largest, run.options))
+        inside = max(inside, one.window)
+    if cell.embedding:
+        saved += embedding_bytes(run.model, run.options)
+    if not cell.loss:
+        return ChunkBytes(saved, window)
+    head = head_bytes(run.model, run.options, cell.mtp)
+    return ChunkBytes(saved, window, head.peak)
+
+
+def _layers(run: Run, cell: Cell) -> list[tuple[int, str]]:
+    """(index within the chunk, kind) of each decoder and MTP layer."""
+    kinds = [layer_kind(run.model, cell.first_layer + index) for index in range(cell.layers)]
+    kinds += [layer_kind(run.model, run.model.layers - 1)] * cell.mtp
+    return list(enumerate(kinds))
+
+
+def _whole(options: Options, index: int) -> bool:
+    return options.recompute_method != "block" or index < options.recompute_layers
+
+
+def layer_saved(run: Run, kind: str) -> Saved:
+    """What one layer of a kind keeps without recomputation."""
+    model, options = run.model, run.options
+    if kind in ("moe", "E"):
+        moe = moe_mlp(model, options, run.sizes)
+        return moe if kind == "E" else {**attention(model, options, run.kernel), **moe}
+    if kind == "*":
+        return attention(model, options, run.kernel)
+    return dense_layer(model, options, run.kernel)
+
+
+__all__ = ["Kept", "Run", "StageBytes", "layer_saved", "stage_bytes"]

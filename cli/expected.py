@@ -1,0 +1,130 @@
+"""`hbmledger expected`: what each rank should hold, class by class, in steady state and at its peak.
+
+The arguments come from a JSON file (`--args`), from a log (`--log`, with its own environment lines), or many at once,
+one line each (`--batch`: `{args, env, environment, world_size, num_microbatches, resolved_args}`, answered for the last rank).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from cli.theory import args_of, read_json, read_lines
+from ingest.errors import OK, LedgerError
+
+if TYPE_CHECKING:
+    from analysis.expected.rank import RankExpectation
+
+NAME = "expected"
+HELP = "what each rank should hold: weights, gradients, optimizer, activations and more, steady and at the peak"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--args", metavar="FILE.json", help="arguments by Megatron's own names, native or as the dump prints them")
+    source.add_argument("--log", metavar="FILE", help="take the arguments and the environment from a Megatron log")
+    source.add_argument("--batch", metavar="FILE.jsonl", help="many at once: {args, env?, environment?, world_size?, num_microbatches}, one a line")
+    parser.add_argument("--env", metavar="FILE.json", help="environment variables of the run, one JSON object")
+    parser.add_argument("--gpu", metavar="NAME", help="the GPU, such as H100 (default: as the log or the environment's name says)")
+    parser.add_argument("--container", metavar="NAME", help="the name of the run's software environment, if it is one that is calibrated")
+    parser.add_argument("--microbatches", type=int, metavar="N", help="micro-batches a step (default: as the log says)")
+    parser.add_argument("--run-index", type=int, metavar="I", help="which attempt of the log, from 0 (default: the last)")
+    parser.add_argument("--by", choices=("rank", "stage"), default="rank", help="one answer a rank or a pipeline stage")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="output format")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Answer one question, or one a line."""
+    if arguments.batch:
+        for line in _answers(arguments.batch, arguments.gpu):
+            print(json.dumps(line))
+        return OK
+    args, microbatches, env, gpu = _given(arguments)
+    if microbatches is None:
+        raise LedgerError("the number of micro-batches is not known", where=arguments.args or arguments.log, todo="give --microbatches N")
+    found = _expect(args, microbatches, env, arguments.gpu or gpu, arguments.container, by=arguments.by)
+    if arguments.format == "json":
+        print("[" + ",\n".join(json.dumps(as_json(row)) for row in found) + "]")
+    else:
+        print("\n".join(_table(found)))
+    return OK
+
+
+def as_json(row: RankExpectation) -> dict[str, Any]:
+    """One row of the fixed face: coordinates, `<class>_bytes`, steady and peak with their intervals, instant and assumptions."""
+    flat = asdict(row)
+    classes, at_peak = flat.pop("classes"), flat.pop("peak_classes")
+    flat["assumptions"] = list(row.assumptions)
+    flat["classes_bytes"], flat["peak_classes_bytes"] = classes, at_peak
+    return flat | {f"{name}_bytes": size for name, size in classes.items()}
+
+
+def _expect(args: dict[str, Any], microbatches: int, env: dict[str, Any], gpu: str | None, container: str | None, *,
+            by: str) -> list[RankExpectation]:
+    from analysis.expected import expect, expect_stages
+
+    ask = expect if by == "rank" else expect_stages
+    return ask(args, microbatches=microbatches, env=env, gpu=gpu, container=container)
+
+
+def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], int | None, dict[str, Any], str | None]:
+    """Arguments, micro-batches, environment and GPU from the files named."""
+    env = args_of(read_json(arguments.env, what="the environment"), where=arguments.env) if arguments.env else {}
+    if arguments.log:
+        from cli.arguments_of_log import surroundings_of_log
+
+        found = surroundings_of_log(arguments.log, run_index=arguments.run_index)
+        microbatches = found.microbatches if arguments.microbatches is None else arguments.microbatches
+        return found.args, microbatches, found.environment | env, found.gpu
+    args = args_of(read_json(arguments.args, what="the arguments"), where=arguments.args)
+    return args, arguments.microbatches, env, None
+
+
+def _answers(path: str, gpu: str | None) -> Iterator[dict[str, Any]]:
+    """One answer a line, for the last rank; errors inside the line."""
+    for asked, broken in read_lines(path):
+        try:
+            if broken:
+                raise LedgerError(broken)
+            yield _last(asked, gpu)
+        except LedgerError as error:
+            yield {"error": str(error)}
+
+
+def _last(asked: dict[str, Any], gpu: str | None) -> dict[str, Any]:
+    from analysis.expected.expect import expect, last_rank
+    from analysis.theory.arguments import native, whole
+
+    args = (asked.get("resolved_args") or {}) | args_of(asked.get("args"), where="args")
+    if asked.get("world_size") is not None:
+        args["world_size"] = asked["world_size"]
+    microbatches = whole({"num_microbatches": native(asked.get("num_microbatches"))}, "num_microbatches")
+    env, container = asked.get("env") or {}, asked.get("environment")
+    if not isinstance(env, dict):
+        raise LedgerError("env is no JSON object; the run's environment variables by name would fit")
+    row = expect(args, microbatches=microbatches, env=env, gpu=gpu or asked.get("gpu"), container=container, ranks=[last_rank(args)])[0]
+    return as_json(row)
+
+
+def _table(rows: Iterable[RankExpectation]) -> list[str]:
+    """For a reader: GiB by stage or rank, the peak's instant, and what was assumed once at the end."""
+    listed = list(rows)
+    lines = [f"{'rank':>6} {'stage':>5} {'parameters':>15} {'steady GiB':>11} {'90 % interval':>17} {'peak GiB':>9} {'90 % interval':>17}  peak at"]
+    for row in listed:
+        lines.append(f"{'-' if row.rank is None else row.rank:>6} {row.pp:>5} {row.parameters:>15,} {_gib(row.steady_allocated_bytes):>11} "
+                     f"{_range(row.steady_low_bytes, row.steady_high_bytes):>17} {_gib(row.peak_allocated_bytes):>9} "
+                     f"{_range(row.peak_low_bytes, row.peak_high_bytes):>17}  {row.peak_instant}")
+    said = dict.fromkeys(one for row in listed for one in row.assumptions)
+    return lines + [f"assumed: {one}" for one in said]
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f}"
+
+
+def _range(low: int, high: int) -> str:
+    return f"{_gib(low)}-{_gib(high)}"

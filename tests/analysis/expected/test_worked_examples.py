@@ -1,0 +1,83 @@
+"""Published quantities with known answers: what a rank of these models really holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.expected import expect_stages
+from analysis.expected.expect import read_run
+from analysis.expected.stage import layer_saved, stage_bytes
+
+SEVEN_B = {
+    "hidden_size": 4096, "num_layers": 32, "num_attention_heads": 32, "group_query_attention": True, "num_query_groups": 8, "kv_channels": 128,
+    "ffn_hidden_size": 14336, "swiglu": True, "padded_vocab_size": 128256, "seq_length": 4096, "normalization": "RMSNorm", "add_bias_linear": False,
+    "position_embedding_type": "rope", "tensor_model_parallel_size": 2, "sequence_parallel": True, "pipeline_model_parallel_size": 2,
+    "world_size": 256, "micro_batch_size": 2, "bf16": True, "use_distributed_optimizer": True, "recompute_granularity": "selective",
+    "attention_backend": "flash", "hidden_dropout": 0.0, "attention_dropout": 0.0,
+}
+
+
+def stages(**changes):
+    return expect_stages(SEVEN_B | changes, microbatches=8, gpu="H100")
+
+
+def test_real_stages_hold_their_own_norms_and_the_embedding_once_each():
+    first, last = stages()
+    block = 16 * (41_943_040 + 176_160_768) // 2 + 128_256 * 4096 // 2
+    assert first.parameters == block + 131_072
+    assert last.parameters == block + 135_168
+    whole = expect_stages(SEVEN_B | {"tensor_model_parallel_size": 1, "sequence_parallel": False, "pipeline_model_parallel_size": 1}, microbatches=8)
+    assert whole[0].parameters == 7_504_924_672
+
+
+def test_weights_gradients_and_optimizer_of_a_first_stage():
+    first = stages()[0]
+    state = [first.classes[name] / 1e9 for name in ("weights", "gradients", "optimizer")]
+    assert state == pytest.approx([4.02, 8.03, 0.38], rel=0.01)
+    assert sum(state) == pytest.approx(12.42, rel=0.005)
+
+
+def test_without_the_distributed_optimizer_a_parameter_costs_eighteen_bytes():
+    first = stages(use_distributed_optimizer=False)[0]
+    assert sum(first.classes[name] for name in ("weights", "gradients", "optimizer")) == pytest.approx(36.14e9, rel=0.002)
+
+
+def test_the_last_stage_holds_one_micro_batch_and_the_loss():
+    run = read_run(SEVEN_B, 8, None, "H100", None)
+    loss = {instant.name: instant.bytes for instant in stage_bytes(run, 1).instants}["loss"]
+    layers = 16 * sum(layer_saved(run, "dense").values())
+    logits = 4096 * 2 * 128256 // 2
+    assert loss - layers == pytest.approx(6 * logits, rel=0.05)
+    assert 6 * logits == pytest.approx(3.15e9, rel=0.005)
+
+
+def test_full_recompute_keeps_one_input_a_layer_and_the_window_of_one_layer():
+    run = read_run(SEVEN_B | {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}, 8, None, "H100", None)
+    instants = {instant.name: instant.bytes for instant in stage_bytes(run, 0).instants}
+    assert instants["forward"] == pytest.approx(1.11e9, rel=0.05)
+    assert sum(layer_saved(run, "dense").values()) == pytest.approx(0.54e9, rel=0.1)
+
+
+@pytest.mark.parametrize(("changes", "bytes_a_parameter"), [
+    ({"use_distributed_optimizer": False}, 18),
+    ({}, 6 + 12 / 64),
+    ({"grad_reduce_in_bf16": True, "use_distributed_optimizer": False}, 20),
+    ({"grad_reduce_in_bf16": True}, 4 + 16 / 64),
+    ({"bf16": False, "fp16": True, "use_distributed_optimizer": False}, 20),
+    ({"bf16": False}, 8 + 8 / 64),
+    ({"use_precision_aware_optimizer": True, "exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"}, 6 + 6 / 64),
+])
+def test_bytes_a_parameter(changes, bytes_a_parameter):
+    first = stages(**changes)[0]
+    held = sum(first.classes[name] for name in ("weights", "gradients", "optimizer"))
+    assert held / first.parameters == pytest.approx(bytes_a_parameter, rel=0.002)
+
+
+def test_flash_attention_turns_scores_into_outputs_and_sums():
+    shape = {"hidden_size": 4096, "num_attention_heads": 32, "num_layers": 1, "seq_length": 8192, "micro_batch_size": 4, "padded_vocab_size": 1024,
+             "world_size": 1, "bf16": True, "hidden_dropout": 0.0, "attention_dropout": 0.1}
+    flash = layer_saved(read_run(shape | {"attention_backend": "flash"}, 1, None, None, None), "dense")
+    unfused = layer_saved(read_run(shape | {"attention_backend": "unfused"}, 1, None, None, None), "dense")
+    assert flash["attention_output"] == 2 * 4 * 8192 * 4096
+    assert flash["log_sum_exp"] == 4 * 4 * 32 * 8192
+    assert unfused["scores"] / 2**30 == pytest.approx(40)

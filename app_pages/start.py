@@ -113,6 +113,8 @@ def _ended(job: Job) -> None:
         st.caption(f"and {len(summary.problems) - 20} more")
     for run in list(summary.runs)[:5]:
         st.page_link("app_pages/overview.py", label=f"Open {safe(run)}", icon=":material/grid_view:", query_params={"run": run})
+        if summary.rows.get("snapshots"):
+            st.page_link("app_pages/snapshot.py", label=f"Snapshots of {safe(run)}", icon=":material/photo_camera:", query_params={"run": run})
 
 
 def _counts(summary: Any) -> str:

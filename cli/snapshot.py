@@ -78,6 +78,6 @@ def _read(path: str, arguments: argparse.Namespace) -> tuple[Device, ...]:
 
 
 def _rank_of(path: str) -> int | None:
-    from ingest.parsers.names import rank_of
+    from ingest.parsers.snapshot.filenames import told
 
-    return rank_of(path)
+    return told(path).rank

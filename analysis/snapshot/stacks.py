@@ -20,7 +20,7 @@ WIDEST = 120
 _WORTH_A_LINE = 4096
 """Smaller requests, such as a tensor that warms a communicator up, do not tell which line of a constructor comes first."""
 
-_FRAME = re.compile(r"^(.*?):(\d+) (.*)$", re.DOTALL)
+_FRAME = re.compile(r"^(.*?):(\d+|\?) (.*)$", re.DOTALL)
 _PACKAGE = re.compile(r"^.*/(?:site-packages|dist-packages)/(?=.)"
                       r"|^.*/(?=(?:megatron/(?:core|training|legacy|post_training|bridge)|transformer_engine)/)")
 _LAST_PARTS = re.compile(r"^(?:/|[A-Za-z]:/).*/(?=(?:[^/]+/){2}[^/]+$)")
@@ -144,7 +144,7 @@ def _shortened(frame: str, plumbing: re.Pattern[str]) -> Frame:
     file, line, function = parts.groups() if parts else ("", "0", frame)
     file = _LAST_PARTS.sub("", _PACKAGE.sub("", file.replace("\\", "/")))
     text = f"{file}:{function}" if file.endswith(".py") else function
-    return text, int(line), bool(plumbing.search(text))
+    return text, int(line) if line != "?" else 0, bool(plumbing.search(text))
 
 
 def _with_line(frame: Frame) -> str:

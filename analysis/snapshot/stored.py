@@ -57,8 +57,9 @@ def from_lake(connection: duckdb.DuckDBPyConnection, artifact: str, device: int)
     if not known:
         raise LedgerError("no such snapshot in the lake", where=artifact, todo="ingest it")
     trace = Trace(device, _events(connection, artifact, device), *_held(connection, artifact, device), _annotations(connection, artifact, device))
-    count = connection.execute("SELECT events FROM snapshot_devices WHERE artifact = ? AND device = ?", [artifact, device]).fetchone()
-    if not len(trace.events) and (count or (0,))[0]:
+    summary = connection.execute("SELECT events, end_requested_bytes FROM snapshot_devices WHERE artifact = ? AND device = ?", [artifact, device])
+    events, held = summary.fetchone() or (0, 0)
+    if (events and not len(trace.events)) or (held and not len(trace.blocks.size)):
         raise LedgerError("only the summary of this snapshot is in the lake", where=artifact, todo="ingest it again with --snapshot-detail full")
     stacks = _stacks(connection, artifact)
     settings = json.loads(known[0]["allocator_settings"] or "{}")
@@ -110,7 +111,7 @@ def _stacks(connection: duckdb.DuckDBPyConnection, artifact: str) -> tuple[tuple
 
 
 def _arrow(connection: duckdb.DuckDBPyConnection, query: str, *parameters: Any) -> pa.Table:
-    return connection.execute(query, list(parameters)).to_arrow_table()
+    return connection.sql(query, params=list(parameters)).to_arrow_table()
 
 
 def _coded(column: str, codes: dict[str, int], other: int) -> str:

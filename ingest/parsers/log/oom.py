@@ -21,8 +21,8 @@ _FIGURES = {
     "free_bytes": (rf"of which {_S} is free", rf"; {_S} free"), "process_bytes": (rf"this process has {_S}",),
     "allocated_bytes": (rf"Of the allocated memory {_S} is allocated by PyTorch", rf"{_S} already allocated"),
     "private_pool_bytes": (rf"{_S} allocated in private pools", rf"{_S} (?:is )?allocated in private pools"),
-    "reserved_unallocated_bytes": (rf"{_S} is reserved by PyTorch but unallocated",),
-    "reserved_bytes": (rf"{_S} reserved in total by PyTorch", rf"; {_S} cached"), "allowed_bytes": (rf"{_S} allowed",),
+    "reserved_unallocated_bytes": (rf"{_S} is reserved by PyTorch but unallocated", rf"; {_S} cached"),
+    "reserved_bytes": (rf"{_S} reserved in total by PyTorch",), "allowed_bytes": (rf"{_S} allowed",),
 }
 _PATTERNS = {name: tuple(re.compile(one) for one in many) for name, many in _FIGURES.items()}
 _ENDS = re.compile(r"reserved by PyTorch but unallocated|reserved in total by PyTorch|\b(?:cached|free)\)")

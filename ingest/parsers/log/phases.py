@@ -1,6 +1,7 @@
-"""Memory printed at a phase: verl, ms-swift, slime, torch memory saver, CUDA graphs, and people's own prints.
+"""Memory printed at a phase: verl, ms-swift, slime, DeepSpeed, torch memory saver, CUDA graphs, and people's own prints.
 
-"GB" is binary in all of them. They tell what is allocated now, never the peak.
+"GB" is binary in all of them. They tell what is allocated now, seldom the peak. Who printed is told by the launcher's prefix, by a rank in
+the text, or by what a Ray actor was proven to be; DeepSpeed's `see_memory_usage` prints on global rank 0 alone.
 """
 
 from __future__ import annotations
@@ -8,41 +9,63 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ingest.parsers.log import actors
 from ingest.parsers.log.quantities import GIB, believable, rounding, size
 from ingest.parsers.log.records import Context, LogLine
 
-_N = r"(-?\d+(?:\.\d+)?)(?![\d.])"
+_N = r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\d.])"
 _U = r" ?([KMG]i?B)\b"
-_VERL = re.compile(rf"(?P<phase>[A-Za-z][^|,:]*?), memory allocated \(GB\): {_N}, memory reserved \(GB\): {_N}"
+_RANK = re.compile(r"\[?\b[Rr]ank[ :=]*(\d{1,7})\b")
+_VERL = re.compile(rf"(?:\[Rank \d+\] *)?(?P<phase>[A-Za-z][^|,:\[\]]*?),? memory allocated \(GB\): {_N}, memory reserved \(GB\): {_N}"
                    rf"(?:, device memory used/total \(GB\): {_N}/{_N})?")
+_VERL_STEP = re.compile(rf"perf/(max_memory_allocated|max_memory_reserved|cpu_memory_used)_gb: ?{_N}")
 _SLIME = re.compile(r"(?:\[Rank (?P<rank>\d+)\] )?Memory-Usage (?P<phase>[^:{]+?):? (?P<body>\{[^{}]*\})")
 _ITEM = re.compile(r"'(\w+)': '?(-?\d+(?:\.\d+)?)'?(?=[,}])")
 _SWIFT = re.compile(
     rf"(?P<phase>(?:after|before|during|at)\b[\w .-]*?|[\w.-]+(?: [\w.-]+)*?) GPU memory: {_N}{_U} allocated, {_N}{_U} reserved", re.IGNORECASE)
-_PRINT = re.compile(
-    rf"\[(?P<phase>[^\[\]]+)\]:? (?:Memory )?Allocated: {_N}{_U}[,|;] ?(?:Max allocated: {_N}{_U}[,|;] ?)?Reserved: {_N}{_U}", re.IGNORECASE)
+_FIELD = re.compile(
+    r"(?P<name>(?:(?:max|maximum|peak|current|total|gpu|cuda|mem|memory)[ _-])*(?:allocated|reserved|cached)(?:[ _](?:memory|mem|max|peak))*)"
+    r"\s*[:=]\s*(?P<value>-?\d+(?:\.\d+)?)(?![\d.]) ?(?P<unit>[KMGT]i?B)\b", re.IGNORECASE)
+_LABEL = re.compile(r"(?:^|\[|[:>|] )(?P<phase>[A-Za-z][\w .,/-]{0,60}?)(?:\]|:|,| -|)[\s:|-]*$")
+_DEEPSPEED = re.compile(
+    r"\bMA (?P<ma>\d+(?:\.\d+)?) (?P<unit>[KMG]B)\s+Max_MA (?P<max_ma>\d+(?:\.\d+)?) [KMG]B\s+"
+    r"CA (?P<ca>\d+(?:\.\d+)?) [KMG]B\s+Max_CA (?P<max_ca>\d+(?:\.\d+)?) [KMG]B")
+_HOST = re.compile(rf"CPU Virtual Memory:\s+used = {_N}{_U}, percent = {_N}%")
 _SAVER = re.compile(
     rf"torch_memory_saver: (?P<phase>\w+ +[^,]*, (?:before|after)): "
     rf"alloc={_N}MiB private={_N}MiB resv-alloc={_N}MiB resv={_N}MiB dev_mem={_N}MiB")
 _GRAPH = re.compile(rf"built \d+ cuda graph\(s\).*?allocated {_N} ?([kmgt]?b), reserved {_N} ?([kmgt]?b)", re.IGNORECASE)
+_CAPTURE = re.compile(rf"create cuda graphs \| mem: alloc {_N} ?([kmgt]?b)(?:ytes)?, res {_N} ?([kmgt]?b)", re.IGNORECASE)
+_SLIME_COLUMNS = {"allocated_GB": "allocated_bytes", "reserved_GB": "reserved_bytes", "used_GB": "device_used_bytes",
+                  "total_GB": "device_total_bytes", "max_allocated_GB": "max_allocated_bytes", "max_reserved_GB": "max_reserved_bytes"}
 
 
 class PhaseLines:
     """Rows of `rank_memory` with the printed phase."""
 
-    literals = ("memory allocated (GB)", "Memory-Usage", "GPU memory:", "llocated:", "torch_memory_saver:", "cuda graph(s)")
+    literals = ("memory allocated (GB)", "Memory-Usage", "GPU memory:", "llocated:", "llocated=", "llocated memory:", "torch_memory_saver:",
+                "cuda graph", "see_memory_usage", "Max_MA", "CPU Virtual Memory", "perf/max_memory")
 
     def take(self, line: LogLine, context: Context) -> bool:
         """At most one record a line and wording."""
         if "memory (MB) |" in line.text or "memory (GB) |" in line.text:
             return False
-        return any(one(line, context) for one in (_verl, _slime, _swift, _print, _saver, _graph))
+        return any(one(line, context) for one in (_verl, _verl_step, _slime, _swift, _saver, _graph, _capture, _deepspeed, _host, _print))
 
 
 def _emit(line: LogLine, context: Context, phase: str, sizes: dict[str, int], error: int, source: str = "phase_log", **more: Any) -> bool:
-    context.emit("rank_memory", line, iteration=context.iteration, phase=phase.strip(), source=source, scope="cumulative", **sizes,
-                 rounding_bytes=error, valid=believable(*sizes.values()), at=line.at, **more)
+    named = more.pop("named", None)
+    actors.learn(line, context, named)
+    rank = named if named is not None else actors.rank_of(line, context)
+    who = {} if rank is None else {"rank": rank}
+    columns: dict[str, Any] = {"iteration": context.iteration, "scope": "cumulative", "at": line.at, **who, **sizes, **more}
+    context.emit("rank_memory", line, phase=phase.strip(), source=source, rounding_bytes=error, valid=believable(*sizes.values()), **columns)
     return True
+
+
+def _named(text: str) -> int | None:
+    match = _RANK.search(text)
+    return int(match[1]) if match else None
 
 
 def _verl(line: LogLine, context: Context) -> bool:
@@ -50,24 +73,36 @@ def _verl(line: LogLine, context: Context) -> bool:
         return False
     names = ("allocated_bytes", "reserved_bytes", "device_used_bytes", "device_total_bytes")
     texts = dict(zip(names, match.groups()[1:], strict=True))
-    return _emit(line, context, match["phase"], {name: size(text, GIB) for name, text in texts.items() if text}, rounding(match[2], GIB))
+    return _emit(line, context, match["phase"], {name: size(text, GIB) for name, text in texts.items() if text}, rounding(match[2], GIB),
+                 named=_named(line.text[:match.start("phase")]))
+
+
+def _verl_step(line: LogLine, context: Context) -> bool:
+    """A step's metrics: the largest over the workers, which is no single rank's."""
+    found = dict(_VERL_STEP.findall(line.text))
+    if "max_memory_allocated" not in found:
+        return False
+    step = re.search(r"\bstep: ?(\d+)", line.text)
+    names = {"max_memory_allocated": "max_allocated_bytes", "max_memory_reserved": "max_reserved_bytes"}
+    sizes = {column: size(found[name], GIB) for name, column in names.items() if name in found}
+    host = {"cpu_memory_used_bytes": str(size(found["cpu_memory_used"], GIB))} if "cpu_memory_used" in found else None
+    return _emit(line, context, "step", sizes, rounding(found["max_memory_allocated"], GIB), rank=None, rank_label="largest of the ranks",
+                 iteration=int(step[1]) if step else context.iteration, other=host)
 
 
 def _slime(line: LogLine, context: Context) -> bool:
     if not (match := _SLIME.search(line.text)):
         return False
     items = dict(_ITEM.findall(match["body"]))
-    names = {"allocated_GB": "allocated_bytes", "reserved_GB": "reserved_bytes", "used_GB": "device_used_bytes", "total_GB": "device_total_bytes"}
-    sizes = {column: size(items[name], GIB) for name, column in names.items() if name in items}
+    sizes = {column: size(items[name], GIB) for name, column in _SLIME_COLUMNS.items() if name in items}
     if not sizes:
         return False
     other = {(f"{name[:-3]}_bytes" if name.endswith("_GB") else name): (str(size(text, GIB)) if name.endswith("_GB") else text)
-             for name, text in items.items() if name not in names}
+             for name, text in items.items() if name not in _SLIME_COLUMNS}
     if "host_total_GB" in items:
         context.emit("device_memory", line, rank=None, iteration=context.iteration, host=line.host, source="host", valid=True, at=line.at,
                      used_bytes=size(items["host_used_GB"], GIB) if "host_used_GB" in items else None, total_bytes=size(items["host_total_GB"], GIB))
-    who: dict[str, Any] = {"rank": int(match["rank"])} if match["rank"] else {}
-    return _emit(line, context, match["phase"], sizes, GIB // 200 + 1, other=other, **who)
+    return _emit(line, context, match["phase"], sizes, GIB // 200 + 1, other=other, named=int(match["rank"]) if match["rank"] else None)
 
 
 def _swift(line: LogLine, context: Context) -> bool:
@@ -75,17 +110,46 @@ def _swift(line: LogLine, context: Context) -> bool:
         return False
     _, allocated, unit, reserved, other_unit = match.groups()
     sizes = {"allocated_bytes": size(allocated, unit), "reserved_bytes": size(reserved, other_unit)}
-    return _emit(line, context, match["phase"], sizes, rounding(allocated, unit))
+    return _emit(line, context, match["phase"], sizes, rounding(allocated, unit), named=_named(line.text[:match.start("phase")]))
 
 
 def _print(line: LogLine, context: Context) -> bool:
-    if not (match := _PRINT.search(line.text)):
+    """`[label] Allocated: 38011.26 MB, Reserved: 38800.00 MB` in any order and wording: two figures with units at least."""
+    found = list(_FIELD.finditer(line.text))
+    sizes: dict[str, int] = {}
+    for field in found:
+        name = field["name"].lower()
+        kind = "allocated" if "allocated" in name else "reserved"
+        sizes[f"{'max_' if 'max' in name or 'peak' in name else ''}{kind}_bytes"] = size(field["value"], field["unit"])
+    if len(sizes) < 2 or not {"allocated_bytes", "max_allocated_bytes"} & sizes.keys():
         return False
-    phase, allocated, unit, most, most_unit, reserved, reserved_unit = match.groups()
-    sizes = {"allocated_bytes": size(allocated, unit), "reserved_bytes": size(reserved, reserved_unit)}
-    if most:
-        sizes["max_allocated_bytes"] = size(most, most_unit)
-    return _emit(line, context, phase, sizes, rounding(allocated, unit))
+    before = line.text[:found[0].start()]
+    label = _LABEL.search(_RANK.sub("", before).replace("[]", "").rstrip())
+    return _emit(line, context, label["phase"].strip(" :,-") if label else "print", sizes,
+                 max(rounding(field["value"], field["unit"]) for field in found), named=_named(before))
+
+
+def _deepspeed(line: LogLine, context: Context) -> bool:
+    """Two lines: what is measured, then the figures, whose peaks are reset at each call."""
+    if match := _DEEPSPEED.search(line.text):
+        names = {"ma": "allocated_bytes", "max_ma": "max_allocated_bytes", "ca": "reserved_bytes", "max_ca": "max_reserved_bytes"}
+        sizes = {column: size(match[name], match["unit"]) for name, column in names.items()}
+        phase, number = context.facts.pop("see_memory", None) or ["see_memory_usage", line.number]
+        known = phase if line.number - number <= 5 else "see_memory_usage"
+        rank = actors.rank_of(line, context)
+        error = max(rounding(match[name], match["unit"]) for name in names)
+        return _emit(line, context, known, sizes, error, scope="interval", named=0 if rank is None else rank)
+    if ":see_memory_usage]" in line.text and "CPU Virtual" not in line.text:
+        context.facts["see_memory"] = [line.text.split(":see_memory_usage]", 1)[1].strip()[:80], line.number]
+    return False
+
+
+def _host(line: LogLine, context: Context) -> bool:
+    if not (match := _HOST.search(line.text)):
+        return False
+    context.emit("device_memory", line, rank=None, iteration=context.iteration, host=line.host, source="host", used_bytes=size(match[1], match[2]),
+                 valid=True, at=line.at, other={"used_percent": match[3]})
+    return True
 
 
 def _saver(line: LogLine, context: Context) -> bool:
@@ -103,3 +167,11 @@ def _graph(line: LogLine, context: Context) -> bool:
         return False
     sizes = {"allocated_bytes": size(match[1], match[2]), "reserved_bytes": size(match[3], match[4])}
     return _emit(line, context, "cuda_graph_built", sizes, rounding(match[1], match[2]), "cuda_graph")
+
+
+def _capture(line: LogLine, context: Context) -> bool:
+    """The progress bar of the capture, redrawn for each graph."""
+    if not (match := _CAPTURE.search(line.text)):
+        return False
+    sizes = {"allocated_bytes": size(match[1], match[2]), "reserved_bytes": size(match[3], match[4])}
+    return _emit(line, context, "cuda_graph_capture", sizes, rounding(match[1], match[2]), "cuda_graph")

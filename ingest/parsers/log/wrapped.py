@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import pairwise, product
 
 from ingest.parsers.log.records import Context, Fed, LogLine
 
@@ -67,6 +67,6 @@ def joins(pieces: list[str]) -> Iterator[str]:
     """
     seams = len(pieces) - 1
     same = ["", " "] if len({len(piece) for piece in pieces[:-1]}) == 1 else [" ", ""]
-    number = [bool(_ENDS_IN_NUMBER.search(left) and right[:1] in "0123456789.") for left, right in zip(pieces, pieces[1:], strict=False)]
+    number = [bool(_ENDS_IN_NUMBER.search(left) and right[:1] in "0123456789.") for left, right in pairwise(pieces)]
     for blanks in [*((one,) * seams for one in same), *(product(same, repeat=seams) if 1 < seams <= _MOST_MIXED_SEAMS else ())]:
         yield pieces[0] + "".join(("" if cut else blank) + piece for cut, blank, piece in zip(number, blanks, pieces[1:], strict=True))

@@ -183,8 +183,3 @@ def test_phase_lines_are_binary_gigabytes() -> None:
     row = read("Before compute_log_prob, memory allocated (GB): 2.50, memory reserved (GB): 3.25, "
          "device memory used/total (GB): 49.75/79.25")["rank_memory"][0]
     assert (row["phase"], row["allocated_bytes"], row["device_total_bytes"]) == ("Before compute_log_prob", 5 * GIB // 2, 79 * GIB + GIB // 4)
-
-
-def test_nvidia_smi_csv_in_two_layouts() -> None:
-    rows = read("2026/03/28 14:20:11.120, 0, GPU-1, 81559 MiB, 70144 MiB, 10812 MiB, 99 %", "3, 81559 MiB, 71002 MiB")["device_memory"]
-    assert [(row["device"], row["used_bytes"], row["total_bytes"]) for row in rows] == [(0, 70144 * MIB, 81559 * MIB), (3, 71002 * MIB, 81559 * MIB)]

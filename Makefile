@@ -76,6 +76,7 @@ bench: $(DEV)
 docs: $(DEV)
 	$(BIN)/python -m sample_data.make
 	$(BIN)/python docs/make_schema.py
+	$(BIN)/python docs/make_findings.py
 	$(BIN)/python -m pytest -q tests/test_readme.py --regenerate
 
 clean:

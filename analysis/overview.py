@@ -7,6 +7,7 @@ from the artifacts is listed with its reason instead of being left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,18 @@ from analysis.capacity import Capacity, capacity_of_device
 from analysis.coverage import coverage
 from analysis.database import records
 from analysis.device_table import device_table
+from analysis.findings import findings
+from analysis.findings.model import Seen
 from analysis.high_load import high_loads
+from analysis.last_stage_table import last_stage_of
 from analysis.limits import near_limits, with_capacity
 from analysis.oom_table import oom_table
 from analysis.rank_layout import sizes_of
 from analysis.rows import Branch, Configuration, HighLoad, Overview, Rank, Reject, Source, Theory
-from analysis.run_facts import arguments_of, configuration, record_counts, steps_before
+from analysis.run_facts import arguments_and_lines, arguments_of, configuration, record_counts, steps_before
 from analysis.stage_table import stage_table, surpluses
 from analysis.staircase import staircase
+from analysis.theory.arguments import native_args
 from analysis.theory.run_card import run_cards
 from analysis.theory_table import theory_of
 from analysis.verdict import verdict
@@ -46,6 +51,7 @@ FROM rejects LEFT JOIN artifacts ON artifacts.artifact = rejects.artifact
 WHERE rejects.run = ? AND COALESCE(rejects.run_index, 0) = ?
 ORDER BY path, rejects.line, rejects.offset_bytes
 """
+_ENVIRONMENT = "SELECT name, MIN(value) AS value FROM environment WHERE run = ? AND run_index = ? AND value IS NOT NULL GROUP BY name"
 _ARTIFACTS = "SELECT DISTINCT path FROM artifacts WHERE run = ? ORDER BY path"
 
 
@@ -58,20 +64,31 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     covered = coverage(connection, run, run_index, tuple(rank.rank for rank in ranks if rank.rank is not None))
     ooms = oom_table(connection, run, run_index)
     near = near_limits(connection, run, run_index, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
-    stages = stage_table(connection, run, run_index, ranks, arguments_of(connection, run, run_index))
+    args = arguments_of(connection, run, run_index)
+    stages = stage_table(connection, run, run_index, ranks, args)
+    logits = last_stage_of(connection, run, run_index, ranks, args, facts.num_microbatches)
     devices = device_table(connection, run, run_index)
     theory = theory_of(connection, run, run_index, ranks)
     loads = high_loads(connection, run, run_index)
     risers = staircase(connection, run, run_index, {one.rank: one.steps for one in loads})
     rejected = records(connection, _REJECTS, [run, run_index])
-    return Overview(
+    found = Overview(
         run=run, run_index=run_index, attempts=attempts, artifacts=tuple(row["path"] for row in records(connection, _ARTIFACTS, [run])),
         verdict=verdict(ranks, near, ooms, covered, devices), configuration=facts, coverage=covered, theory=theory,
         branch=_branch(connection, run, run_index), stages=stages, surpluses=surpluses(stages, facts.pp), ranks=ranks, near_limit=near, ooms=ooms,
         rejected=len(rejected), rejects=tuple(Reject(row["reason"] or "", row["text"] or "", Source(row["path"], row["line"]))
                                               for row in rejected[:REJECTS_SHOWN]),
-        not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads),
-        devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers)
+        not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads)
+        | ({"logits": logits.reason} if logits.verdict == "not_measurable" else {}),
+        devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers, logits=logits)
+    return replace(found, findings=findings(_seen(connection, found)))
+
+
+def _seen(connection: duckdb.DuckDBPyConnection, found: Overview) -> Seen:
+    """What the rules look at beside the overview: arguments with native values and their lines, and the environment."""
+    known = arguments_and_lines(connection, found.run, found.run_index)
+    environment = {row["name"]: row["value"] for row in records(connection, _ENVIRONMENT, [found.run, found.run_index])}
+    return Seen(found, native_args(known.args), environment, argument_lines=known.places)
 
 
 def attempts_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None) -> tuple[int, ...]:
@@ -101,7 +118,8 @@ def ranks_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ca
 def _rank(row: dict[str, Any]) -> Rank:
     same = ("rank", "rank_label", "tp", "cp", "ep", "dp", "iteration", "scope", "records", "allocated_bytes", "max_allocated_bytes", "reserved_bytes",
             "max_reserved_bytes", "device_used_bytes", "outside_bytes", "outside_source", "capacity_bytes", "capacity_source", "peak_bytes",
-            "soft_headroom_bytes", "hard_headroom_bytes", "headroom_bound_bytes", "peak_iteration")
+            "soft_headroom_bytes", "hard_headroom_bytes", "headroom_bound_bytes", "peak_iteration",
+            "peak_phase")
     return Rank(stage=row["pp"], source=Source(row["path"], row["line"]), peak_source=Source(row["peak_path"], row["peak_line"]),
                 **{name: row[name] for name in same})
 
@@ -151,7 +169,5 @@ def _not_risen(ranks: Sequence[Rank], loads: Sequence[HighLoad]) -> dict[str, st
 _LATER = {
     "gap": "the expected ledger of each rank is not computed by this version",
     "communication": "communication buffers are not attributed by this version",
-    "logits": "the head's share of the last stage needs the expected ledger, which this version does not compute",
-    "findings": "rules that turn measurements into findings are not part of this version",
 }
 

@@ -27,7 +27,7 @@ def as_json(overview: Overview) -> dict[str, Any]:
         "coverage": whole["coverage"], "theory": whole["theory"], "branch": {**card["card"], "source": card["source"]} if card else None,
         "stages": whole["stages"], "stage_surpluses": whole["surpluses"], "ranks": whole["ranks"],
         "near_limit": [near_json(one) for one in overview.near_limit], "oom": [oom_json(one) for one in overview.ooms],
-        "high_load_steps": whole["high_loads"], "staircase": whole["risers"],
+        "findings": whole["findings"], "high_load_steps": whole["high_loads"], "staircase": whole["risers"], "logits": whole["logits"] or {},
         "rejects": {"count": overview.rejected, "first": whole["rejects"]}, "not_measurable": overview.not_measurable,
         "devices": whole["devices"], "records": overview.records,
     }

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from analysis.coverage import shown_ranks
+from analysis.report_findings import finding_lines
 from analysis.report_limits import RANKS_SHOWN, near_lines, oom_lines, staircase_lines
 from analysis.report_lines import clean, places, wrapped
+from analysis.report_theory import last_stage_lines, other_branch_lines
 from analysis.rows import Configuration, Overview, Rank, Stage, StageSurplus
+from analysis.theory.terms_text import term_lines
 
 GIB = 2**30
 _MEASURES = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved"}
@@ -20,7 +23,7 @@ _LABEL = 24
 def as_text(overview: Overview) -> str:
     """The report of one attempt."""
     sections: tuple[Callable[[Overview], Iterator[str]], ...] = (
-        _head, _run, _theory, _branch, _stages, _ranks, _devices, staircase_lines, oom_lines, _rest)
+        _head, finding_lines, _run, _theory, _branch, _stages, last_stage_lines, _ranks, _devices, staircase_lines, oom_lines, _rest)
     return "\n".join(clean("\n".join(lines)) for section in sections if (lines := list(section(overview)))) + "\n"
 
 
@@ -78,6 +81,10 @@ def _branch(overview: Overview) -> Iterator[str]:
     for left in card.left_out:
         what = f"{left.name.replace('_', ' ')}, {left.sentence}"
         yield from wrapped(f"left out {left.bytes / GIB:+.2f} GiB on the {left.stage} stage: {what}", "  ", "    ")
+    if card.terms:
+        yield from wrapped(f"term by term, as {card.generations[-1]} counts it:", "  ")
+        yield from term_lines(card.terms, "  ")
+    yield from other_branch_lines(card)
 
 
 def _stages(overview: Overview) -> Iterator[str]:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from analysis.theory.branch import Card
+from analysis.theory.last_stage import LastStage
+
+if TYPE_CHECKING:
+    from analysis.findings.model import Finding
 
 Class = Literal["stable", "occasional", "clear", "insufficient", "undetermined"]
 Level = Literal["oom", "near", "clear", "insufficient", "undetermined", "unknown"]
@@ -131,6 +135,7 @@ class Rank:
     peak_iteration: int | None
     source: Source
     peak_source: Source
+    peak_phase: str | None = None
 
     @property
     def name(self) -> str:
@@ -327,3 +332,5 @@ class Overview:
     records: dict[str, int] = field(default_factory=dict)
     high_loads: tuple[HighLoad, ...] = ()
     risers: tuple[Riser, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    logits: LastStage | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.database import records
@@ -46,6 +47,24 @@ def configuration(connection: duckdb.DuckDBPyConnection, run: str, run_index: in
 def arguments_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> dict[str, Any]:
     """The arguments of one attempt as printed, facts of the run filled in."""
     return run_arguments(records(connection, _ARGUMENTS, [run, run_index]), records(connection, _ATTEMPT, [run, run_index])).args
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """Arguments of an attempt as printed, and the place of each where it stands in an artifact."""
+
+    args: dict[str, Any]
+    places: dict[str, Source]
+
+
+def arguments_and_lines(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> Printed:
+    """`arguments_of`, with the artifact and line of each."""
+    rows = records(connection, _ARGUMENTS, [run, run_index])
+    known = run_arguments(rows, records(connection, _ATTEMPT, [run, run_index]))
+    paths = {row["artifact"]: row["path"] for row in records(connection, "SELECT artifact, path FROM artifacts WHERE run = ?", [run])}
+    places = {row["name"]: Source(paths.get(row["artifact"], row["artifact"]), row["line"]) for row in rows
+              if row["line"] and row["line"] == known.lines.get(row["name"])}
+    return Printed(known.args, places)
 
 
 def record_counts(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> dict[str, int]:

@@ -41,7 +41,7 @@ def test_text_of_a_run():
 def test_the_fixed_keys_are_always_there(rows):
     found = json.loads(json.dumps(as_json(of(rows))))
     assert set(found) >= FIXED == set(KEYS)
-    assert {"logits", "gap", "high_load_steps", "staircase", "communication", "findings"} <= set(found["not_measurable"])
+    assert {"logits", "gap", "high_load_steps", "staircase", "communication"} <= set(found["not_measurable"])
     assert as_text(of(rows)).startswith("r, attempt 0\n")
     assert as_markdown(of(rows)).startswith("# r attempt 0\n")
 

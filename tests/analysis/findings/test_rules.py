@@ -1,0 +1,172 @@
+"""Every rule fires on a case made for it and keeps still on its neighbour; actions say themselves where they would not help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analysis.database import from_rows
+from analysis.findings import RULES, findings
+from analysis.findings.catalogue import ACTIONS, SYMPTOMS, advise
+from analysis.findings.model import Seen
+from analysis.overview import overview
+from analysis.rows import Branch, Source
+from analysis.theory.branch import Card
+from analysis.theory.disagreement import Disagreement
+from tests.analysis.made import GIB, dense_run, memory
+
+
+def seen_of(rows=None, environment=(), **args):
+    found = overview(from_rows(rows or dense_run(), run="made"), "made")
+    return Seen(found, {"transformer_impl": "transformer_engine", "micro_batch_size": 2, **args}, dict(environment))
+
+
+def ids(seen: Seen) -> set[str]:
+    return {one.id for one in findings(seen)}
+
+
+def steps(peaks, reserved=None, retries=None):
+    """One rank of 80 GiB whose peaks (GiB) are those of each step, 4 GiB outside torch."""
+    held = reserved or peaks
+    rows = {"rank_memory": [memory(0, line=step + 1, peak=peak, reserved=most, allocated=10, iteration=step + 1, scope="interval",
+                                   device_total_bytes=80 * GIB, device_used_bytes=int((most + 4) * GIB))
+                            for step, (peak, most) in enumerate(zip(peaks, held, strict=True))]}
+    if retries:
+        rows["memory_stats"] = [{"rank": 0, "iteration": step + 1, "scope": "interval", "num_alloc_retries": count, "num_ooms": 0}
+                                for step, count in enumerate(retries)]
+    return rows
+
+
+def oom(**numbers):
+    rows = steps([50] * 6)
+    rows["oom_events"] = [{"rank": 0, "iteration": 7, "kind": "cuda", "line": 99, "requested_bytes": 2 * GIB, "capacity_bytes": 80 * GIB,
+                           "free_bytes": 0, "allocated_bytes": 60 * GIB, "reserved_unallocated_bytes": 0, **numbers}]
+    return rows
+
+
+THEORY = {"theory_reports": [{"total_bytes": 10 * GIB, "weight_and_optimizer_bytes": 6 * GIB, "activation_bytes": 4 * GIB, "line": 50,
+                              "iteration": 10}]}
+EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+
+
+def outside(used):
+    return {"rank_memory": [memory(0, line=1, reserved=30, device_used_bytes=used * GIB, device_total_bytes=80 * GIB)]}
+
+
+def uneven(peak):
+    return {**dense_run(), "rank_memory": [*dense_run()["rank_memory"], memory(0, line=300, peak=peak)]}
+
+
+FIRES = {
+    "near_limit_stable": (lambda: seen_of(steps([74] * 6)), lambda: seen_of(steps([60] * 6))),
+    "near_limit_occasional": (lambda: seen_of(steps([74, 60, 60, 60, 60, 60])), lambda: seen_of(steps([74] * 6))),
+    "near_limit_insufficient": (lambda: seen_of(steps([74, 74])), lambda: seen_of(steps([60, 60]))),
+    "near_limit_cached": (lambda: seen_of(steps([60] * 6, [75] * 6)), lambda: seen_of(steps([74] * 6, [75] * 6))),
+    "staircase_fragmentation": (lambda: seen_of(steps([40] * 6, [45, 45, 50, 50, 55, 55])), lambda: seen_of(steps([40] * 6, [45] * 6))),
+    "staircase_need": (lambda: seen_of(steps([40, 40, 45, 45, 45, 45], [45, 45, 50, 50, 50, 50])), lambda: seen_of(steps([40] * 6))),
+    "allocator_retries": (lambda: seen_of(steps([60] * 6, retries=[0, 0, 1, 1, 1, 1])), lambda: seen_of(steps([60] * 6, retries=[3] * 6))),
+    "peak_outside_training": (
+        lambda: seen_of({"rank_memory": [memory(0, line=1, peak=20), memory(0, line=2, peak=30, phase="before_save_checkpoint", iteration=11)]}),
+        lambda: seen_of({"rank_memory": [memory(0, line=1, peak=20), memory(0, line=2, peak=30, iteration=11)]})),
+    "oom_a": (lambda: seen_of(oom(allocated_bytes=76 * GIB)), lambda: seen_of(steps([60] * 6))),
+    "oom_b": (lambda: seen_of(oom(reserved_unallocated_bytes=16 * GIB)), lambda: seen_of(oom(allocated_bytes=76 * GIB))),
+    "oom_c": (lambda: seen_of(oom(allocated_bytes=60 * GIB)), lambda: seen_of(oom(allocated_bytes=76 * GIB))),
+    "oom_d": (lambda: seen_of(oom(requested_bytes=70 * GIB, free_bytes=10 * GIB)), lambda: seen_of(oom(allocated_bytes=76 * GIB))),
+    "oom_e": (lambda: seen_of(oom(kind="nccl")), lambda: seen_of(oom())),
+    "oom_f": (lambda: seen_of(oom(kind="host")), lambda: seen_of(oom())),
+    "oom_g": (lambda: seen_of(oom(allowed_bytes=62 * GIB, free_bytes=10 * GIB)), lambda: seen_of(oom(allowed_bytes=80 * GIB, free_bytes=0))),
+    "oom_unknown": (lambda: seen_of(oom(requested_bytes=None)), lambda: seen_of(oom())),
+    "first_stage_heavy": (lambda: seen_of(), lambda: seen_of(steps([60] * 6))),
+    "last_stage_heavy": (lambda: seen_of(), lambda: seen_of(steps([60] * 6))),
+    "stages_uneven": (lambda: seen_of(uneven(35)), lambda: seen_of(uneven(24))),
+    "recompute_core_attn_flash": (lambda: seen_of(recompute_granularity="selective"),
+                                  lambda: seen_of(recompute_granularity="selective", attention_backend="AttnBackend.unfused")),
+    "recompute_layernorm_dense": (lambda: seen_of(recompute_granularity="selective", recompute_modules=["layernorm"]),
+                                  lambda: seen_of(recompute_granularity="selective", recompute_modules=["layernorm"], num_experts=8)),
+    "empty_cache_in_loop": (lambda: seen_of(empty_unused_memory_level=2), lambda: seen_of(empty_unused_memory_level=1)),
+    "native_loss_fusion": (lambda: seen_of(cross_entropy_loss_fusion=True),
+                           lambda: seen_of(cross_entropy_loss_fusion=True, cross_entropy_fusion_impl="te")),
+    "fewer_microbatches_than_stages": (lambda: seen_of({**dense_run(), "runs": [{**dense_run()["runs"][0], "num_microbatches": 2}]}),
+                                       lambda: seen_of({**dense_run(), "runs": [{**dense_run()["runs"][0], "num_microbatches": 4}]})),
+    "expandable_segments_cuda_graphs": (
+        lambda: seen_of(environment=EXPANDABLE.items(), enable_cuda_graph=True),
+        lambda: seen_of(environment={**EXPANDABLE, "NCCL_GRAPH_REGISTER": "0"}.items(), enable_cuda_graph=True)),
+    "device_max_connections": (lambda: seen_of(environment={"NCCL_DEBUG": "INFO"}.items(), tensor_model_parallel_size=2),
+                               lambda: seen_of(environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"}.items(), tensor_model_parallel_size=2)),
+    "fp8_weights_kept": (lambda: seen_of(fp8="hybrid"), lambda: seen_of(fp8="hybrid", fp8_param_gather=True)),
+    "fp8_moments": (lambda: seen_of(exp_avg_dtype="fp8"), lambda: seen_of(exp_avg_dtype="torch.bfloat16")),
+    "block_recompute_of_nothing": (lambda: seen_of(recompute_granularity="full", recompute_method="block", recompute_num_layers=0),
+                                   lambda: seen_of(recompute_granularity="full", recompute_method="block", recompute_num_layers=4)),
+    "ranks_not_seen": (lambda: seen_of(), lambda: seen_of(steps([60] * 6))),
+    "headroom_unknown": (lambda: seen_of(), lambda: seen_of(steps([60] * 6))),
+    "theory_far_from_measured": (lambda: seen_of({**dense_run(), **THEORY}), lambda: seen_of()),
+    "much_outside_torch": (lambda: seen_of(outside(40)), lambda: seen_of(outside(33))),
+    "not_understood": (lambda: seen_of({**dense_run(), "rejects": [{"line": 4, "text": "torn", "reason": "torn"}]}), lambda: seen_of()),
+}
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_a_rule_fires_on_its_case_and_not_on_its_neighbour(name):
+    case, neighbour = FIRES[name]
+    assert name in ids(case())
+    assert name not in ids(neighbour())
+
+
+def test_contradictions_of_the_printed_theory_are_findings():
+    said = Disagreement("sequence_parallel", "the arguments say sequence parallelism, the text shows no marker")
+    seen = seen_of({**dense_run(), **THEORY})
+    agreeing, contradicted = (Branch(Card("without_sp", ("G06",), (), "proven", (), found), Source("train.log", 50)) for found in ((), (said,)))
+    assert "theory_contradicts_arguments" not in ids(replace(seen, overview=replace(seen.overview, branch=agreeing)))
+    found = findings(replace(seen, overview=replace(seen.overview, branch=contradicted)))
+    (one,) = (finding for finding in found if finding.id == "theory_contradicts_arguments")
+    assert "no marker" in one.sentence
+    assert one.evidence == (Source("train.log", 50),)
+
+
+def test_every_rule_is_named_by_a_case():
+    named = {rule.id for rule in RULES}
+    assert len(named) == len(RULES)
+    for rule in RULES:
+        if rule.id != "theory_contradicts_arguments":
+            assert any(name.startswith(rule.id) or name.endswith(rule.id) for name in FIRES), rule.id
+
+
+def test_findings_come_worst_first_and_carry_their_lines():
+    found = findings(seen_of(steps([74] * 6), num_experts=8))
+    assert [one.severity for one in found] == sorted((one.severity for one in found), key=["error", "warning", "note"].index)
+    assert found[0].evidence[0].line
+
+
+def test_actions_say_where_they_would_save_nothing():
+    seen = seen_of(steps([74] * 6), micro_batch_size=1, use_distributed_optimizer=True)
+    advice, useless = advise(seen, "activations")
+    reasons = {one.action: one.reason for one in useless}
+    assert "smaller_micro_batch" in reasons
+    assert "flash" in reasons["recompute_core_attn"]
+    assert "experts" in reasons["recompute_moe"]
+    assert [one.order for one in advice] == list(range(1, len(advice) + 1))
+    assert "distributed_optimizer" in {one.action for one in advise(seen, "resident")[1]}
+
+
+def test_what_the_plan_saves_is_told_and_what_saves_nothing_is_not_advised():
+    saved = {"micro_batch_size": 3 * GIB, "recompute_granularity": 0}
+    seen = replace(seen_of(steps([74] * 6), micro_batch_size=2), saved=lambda change: next((saved[name] for name in change if name in saved), None))
+    advice, useless = advise(seen, "activations")
+    assert advice[0].saved_bytes == 3 * GIB
+    assert "it would save nothing on the fullest rank" in {one.reason for one in useless}
+
+
+def test_a_tip_in_force_is_not_given_again():
+    seen = seen_of(environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}.items())
+    advice, useless = advise(seen, "fragmentation")
+    assert "expandable_segments" not in {one.action for one in advice}
+    assert ("expandable_segments", "expandable segments are in force") in {(one.action, one.reason) for one in useless}
+
+
+def test_the_catalogue_is_whole():
+    assert {name for names in SYMPTOMS.values() for name in names} == set(ACTIONS)
+    for one in ACTIONS.values():
+        assert one.computation
+        assert one.communication
+        assert one.fails_when

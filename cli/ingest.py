@@ -22,6 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", dest="run_name", metavar="NAME", help="run that new files belong to (default: from their paths)")
     parser.add_argument("--cluster", metavar="NAME", help="cluster they ran on, a partition of the lake (default: default)")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that parse (default: one a core, at most 8)")
+    parser.add_argument("--snapshot-detail", choices=("full", "summary"), default="full",
+                        help="summary: of memory snapshots no events, blocks and stacks (default: full)")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="how to say what was done")
 
 
@@ -35,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise LedgerError("at least one process has to parse", where=f"--workers {arguments.workers}", todo="give a number from 1")
     lake = arguments.lake or default_root()
     with _Bar() as bar:
-        summary = ingest(arguments.paths, lake, run=arguments.run_name, cluster=arguments.cluster, workers=arguments.workers, progress=bar.show)
+        summary = ingest(arguments.paths, lake, run=arguments.run_name, cluster=arguments.cluster, workers=arguments.workers, progress=bar.show,
+                         snapshot_detail=arguments.snapshot_detail)
     print(json.dumps(as_dict(summary, lake), indent=2, ensure_ascii=False) if arguments.format == "json" else text(summary, lake))
     if arguments.format == "text":
         told = (*summary.problems, *summary.notes)

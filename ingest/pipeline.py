@@ -59,18 +59,19 @@ class Summary:
 
 def ingest(
     paths: Iterable[str | Path], lake: Lake | str | Path, run: str | None = None, cluster: str | None = None, workers: int | None = None,
-    progress: Progress | None = None, cancelled: Callable[[], bool] | None = None,
+    progress: Progress | None = None, cancelled: Callable[[], bool] | None = None, snapshot_detail: str = "full",
 ) -> Summary:
     """Read files, folders and archives into the lake; what is known already is not read again.
 
-    `run` names the run of all new files (default: from their paths, `ingest.naming`), `cluster` the partition (default `default`).
+    `run` names the run of all new files (default: from their paths, `ingest.naming`), `cluster` the partition (default `default`);
+    `snapshot_detail` is `full`, or `summary` to leave out the events, blocks and stacks of memory snapshots.
     Raises `LedgerError` for a path that is not there, a bad name or a lake that cannot be written; bad inputs are in the summary instead.
     """
     _check_names(run, cluster)
     lake = lake if isinstance(lake, Lake) else Lake(lake)
     files = files_of(paths, lake.root)
     lake.create()
-    place = Place(datetime.now(UTC).strftime("%Y-%m"), cluster or "default")
+    place = Place(datetime.now(UTC).strftime("%Y-%m"), cluster or "default", snapshot_detail)
     return _Ingest(lake, run, place, workers or min(os.cpu_count() or 1, 8), progress or _silent, cancelled or _never).run(files)
 
 

@@ -222,8 +222,13 @@ def _runs(identified: Sequence[tuple[Found, Source | str]], known: Known, run: s
 
 
 def _replaced(path: str, known: Known, standing: dict[str, str]) -> int:
-    """How many files stood at this path before and were overwritten: each began another job. A rotated one lives on elsewhere: the same job."""
+    """How many files stood at this path before and were overwritten: each began another job, but for snapshots, which one job overwrites.
+
+    A rotated one lives on elsewhere: the same job.
+    """
     before = [source for source in known.at(path) if source.size_bytes]
+    if all(source.parser == "snapshot" or source.quarantined for source in before):
+        return 0
     return 0 if before and before[-1].source in standing else len(before)
 
 

@@ -31,6 +31,7 @@ from ingest.naming import base_name, same_place
 
 SEAM_BYTES = 4096
 _READ_BYTES = 1024 * 1024
+_WRITTEN_WHOLE = ("snapshot",)  # kinds that are never appended to: another size is another file
 _TELLING_BYTES = 128  # a moved file that also grew is recognised by at least this much, all of it equal
 
 Window = tuple[int, int]
@@ -170,6 +171,8 @@ class Known:
 
 def _holds(found: Found, source: Source) -> bool:
     """Whether the bytes that the source is known by are there; an empty file says nothing yet, a shorter one holds by its prefix."""
+    if source.parser in _WRITTEN_WHOLE and found.size_bytes != source.size_bytes:
+        return False
     if not found.readable or source.prefix_bytes > max(found.size_bytes, 0):
         return found.readable and not found.size_bytes
     wanted = [window for window in windows_of(source) if window[1] <= found.size_bytes]

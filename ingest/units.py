@@ -25,12 +25,14 @@ from ingest.artifacts import HEAD_BYTES, open_stream, skip
 from ingest.errors import LedgerError
 from ingest.parsers import PARSERS
 from ingest.parsers.base import Parser, Row
+from ingest.parsers.snapshot import Snapshot
 from ingest.planning import WINDOW_BYTES, Job
 from ingest.sources import SEAM_BYTES, content_hash
 
 UNIT_ROWS, UNIT_BYTES = 300_000, 32 * 1024 * 1024
 """A unit gives back what it has after about this many rows or bytes of Arrow."""
 
+_NO_KIND = "is of no kind that is read here (Megatron logs, memory_stats files, memory snapshots, archives of them)"
 _ARROW_ROWS = 20_000
 _SPOOL_BYTES = 16 * 1024 * 1024
 _MARKS = {"closed": "", "tail": "t", "quarantined": "q"}
@@ -41,10 +43,11 @@ Opener = Callable[[int, int], BinaryIO]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where rows go: the partition, and who read them."""
+    """Where rows go: the partition; and how much of a snapshot does, `full` or `summary`."""
 
     month: str
     cluster: str
+    snapshot_detail: str = "full"
 
 
 @dataclass(slots=True)
@@ -188,8 +191,10 @@ class _Unit:
         if parser is None:
             self._outcome.unknown.append(job.path)
             if job.given:
-                self._outcome.problems.append((job.path, "is of no kind that is read here (Megatron logs, memory_stats files, archives of them)"))
+                self._outcome.problems.append((job.path, _NO_KIND))
             return
+        if isinstance(parser, Snapshot):
+            parser = Snapshot(self._place.snapshot_detail)
         keys = {"run": job.run, "artifact": "", "month": self._place.month, "cluster": self._place.cluster}
         reading = _Reading(job, parser, keys, UNIT_ROWS - self._collector.count)
         end = min(job.size_bytes, job.start + job.window_bytes)

@@ -21,6 +21,7 @@ _BASE_SECONDS = 5.0
 _SECONDS_PER_BYTE = 1 / 4e6
 MEMORY_VARIABLE = "HBMLEDGER_SNAPSHOT_MEMORY_GB"
 _MEMORY_GB = 16.0
+_DAMAGED = "copy the file again, or write the snapshot again"
 HOSTILE = "do not load this file with pickle; ask where it comes from"
 
 
@@ -59,7 +60,12 @@ def hostile(what: str, byte: int | None = None) -> LedgerError:
 
 def damaged(what: str, byte: int | None = None) -> LedgerError:
     """A pickle that does not hold together."""
-    return _refused(what, byte, "copy the file again, or write the snapshot again")
+    return _refused(what, byte, _DAMAGED)
+
+
+def is_damage(error: LedgerError) -> bool:
+    """Whether a refusal could be the fault of bytes that are missing."""
+    return error.todo == _DAMAGED
 
 
 def no_snapshot(what: str) -> LedgerError:

@@ -71,7 +71,7 @@ def _emit(line: LogLine, context: Context, head: re.Match[str], fields: dict[str
     for name in [name for name, value in columns.items() if abs(value) > LARGEST_COLUMN]:
         more[name] = str(columns.pop(name))
     row = _who_when(head, line, context)
-    actors.learn(line, context, row.get("rank"))
+    actors.learn(line, context, row.get("rank", line.rank))
     context.emit("rank_memory", line, **row, source="bridge_log" if bridge else "megatron_log", scope="cumulative", **columns,
                  rounding_bytes=_rounding(fields, head["unit"], bridge), valid=believable(*sizes), at=line.at, other=more | (other or {}) or None)
 

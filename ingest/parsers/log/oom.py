@@ -98,6 +98,7 @@ def _frame(line: LogLine, context: Context) -> str | None:
 
 
 def _emit(line: LogLine, context: Context, text: str, **columns: Any) -> None:
+    actors.learn(line, context, line.rank)
     rank = actors.rank_of(line, context)
     who = {} if rank is None else {"rank": rank}
     context.emit("oom_events", line, iteration=context.iteration, frame=_frame(line, context), text=text.strip()[:2000], at=line.at, **who, **columns)

@@ -55,7 +55,7 @@ class PhaseLines:
 
 def _emit(line: LogLine, context: Context, phase: str, sizes: dict[str, int], error: int, source: str = "phase_log", **more: Any) -> bool:
     named = more.pop("named", None)
-    actors.learn(line, context, named)
+    actors.learn(line, context, line.rank if named is None else named)
     rank = named if named is not None else actors.rank_of(line, context)
     who = {} if rank is None else {"rank": rank}
     columns: dict[str, Any] = {"iteration": context.iteration, "scope": "cumulative", "at": line.at, **who, **sizes, **more}

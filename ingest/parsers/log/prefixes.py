@@ -13,24 +13,37 @@ from datetime import datetime
 from ingest.parsers.log.records import LogLine
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\ufeff")
-STAMP = r"\d{4}[-/]\d\d[-/]\d\d[T_ -]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?"
+STAMP = r"\d{4}[-/]\d\d[-/]\d\d[T_ -]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)?"
+_LEVEL = r"(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL|[DIWEF])"
 PREFIXES: tuple[tuple[str, re.Pattern[str]], ...] = tuple((name, re.compile(pattern)) for name, pattern in (
     ("torchrun", r"\s*\[(?!rank\d)(?P<role>[A-Za-z_]+)(?P<local>\d+)\]:\s?"),
     ("mpi", r"\s*\[\d+,(?:mpirank:)?(?P<rank>\d+)(?:,[\w.-]+)?\]<std(?:out|err)>:\s?"),
     ("primus", r"\s*\[\d{8} \d\d:\d\d:\d\d\]\[rank-(?P<rank>\d+)/(?P<world>\d+)\]\[\w+ *\] *(?:\[-*[\w.]+:\d+\] *:? ?)?"),
     ("ray", r"\s*\((?P<actor>[A-Za-z_][\w.]*) pid=(?P<pid>\d+)(?:, ip=(?P<host>[\w.:-]+))?\)\s?"),
+    ("rank_word", r"\s*\[?(?:Rank|rank)[ _-]?(?P<rank>\d{1,7})(?:\]:?|:)\s+(?=\S)(?!\(|\[|\|)"),
     ("kubectl", r"\s*\[pod/(?P<pod>[^/\]]+)/(?P<container>[^\]]+)\]\s?"),
     ("host_local", r"\s*\[(?P<host>[A-Za-z][\w.-]*):(?P<local>\d+)\]:\s?"),
+    ("stern", r"\s*\[?(?P<pod>[a-z0-9]+(?:-[a-z0-9]+)+) (?P<container>[a-z][a-z0-9-]*)\]\s(?=\S)"),
+    ("compose", r"(?P<host>[a-z][a-z0-9_.]+(?:-[a-z0-9_.]+)*-\d+) +\| (?=\S)"),
+    ("host_word", r"\s*\[(?P<host>[A-Za-z][\w-]*\d[\w.-]*)\]:\s"),
     ("stamp_actor", rf"\s*\[(?P<at>{STAMP}) (?P<actor>[\w-]+)\]\s?"),
     ("module", r"\s*[\w/]+\.py:\d+ - "),
     ("logger", r"\s*(?:DEBUG|INFO|WARNING|ERROR):[\w.]+:"),
+    ("logging", rf"\s*\[(?P<at>{STAMP})\] ?\[{_LEVEL} *\] ?(?:\[(?!\S*:see_mem)[\w./-]+(?::\d+)?(?::\w+)?\]:? ?)?"),
+    ("nemo", rf"\s*\[NeMo [IWED] (?P<at>{STAMP}) [\w.]+:\d+\]\s?"),
+    ("stamp_bracket", rf"\s*\[(?P<at>{STAMP})\]:?\s+(?=\S)"),
+    ("level_bracket", rf"\s*\[{_LEVEL}(?::\w+)?\]:?\s(?!\d{{4}}-)"),
+    ("python", rf"\s*(?P<at>{STAMP})\s+(?:- )?(?:[\w.]+ - )?{_LEVEL}(?: -|:)? (?:\[[\w./-]+:\d+\]:? ?)?"),
+    ("stamp_bare", rf"\s*(?P<at>{STAMP})\s(?=[A-Za-z\[(])"),
     ("loguru", rf"\s*(?P<at>{STAMP}) \| \w+ *\| [\w.<>]+:[\w.<>]+:\d+ - "),
     ("mindspeed", rf"\s*(?:DEBUG|INFO|WARNING|ERROR) \[(?P<at>{STAMP})\] >>\s"),
     ("stamp", r"\s*(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))\s"),
+    ("glog", r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [\w./-]+:\d+\] "),
     ("torchx", r"(?P<role>[A-Za-z][\w-]*)/(?P<replica>\d+) (?=\[)"),
     ("comment", r"\s*# (?=\[)"),
     ("task", r"\s{0,6}(?P<task>\d{1,6}):\s"),
-    ("pdsh", r"(?P<host>[A-Za-z][\w-]*\d[\w.-]*): (?=[\[ ])"),
+    ("pdsh", r"(?P<host>[A-Za-z][\w-]*\d[\w.-]*|\d{1,3}(?:\.\d{1,3}){3}): "
+             r"(?=[\[ ]|\d{1,6}: |torch\.|Traceback|  File|RuntimeError|after \d|iteration )"),
 ))
 RANK = re.compile(r"\s*\[rank(?P<rank>\d+)\]:\s?")
 
@@ -54,6 +67,8 @@ def log_line(text: str, number: int, offset: int) -> LogLine:
         if found and match:
             line.text = line.text[match.end():]
     if line.rank is None and line.rank_label is None:
+        if "rank" in line.prefix.get("actor", ""):
+            line.rank_label = line.prefix["actor"]
         for key, word in (("task", "task"), ("local", "local")):
             if key in line.prefix:
                 line.rank_label = f"{word} {line.prefix[key]}"

@@ -7,47 +7,22 @@ At most `MARKS` marks a chart: beyond, neighbouring ranks share a mark that show
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil
-from typing import Any
 
 import altair as alt
 
+from analysis.heat import BLUE, GIB, GREY, MARKS, ORANGE, SKY, UNKNOWN, Row, heat_measure, heat_rows
 from analysis.rows import Comparison, Rank, Source, Stage
 from analysis.theory.leftout import LeftOut
 from analysis.verdict import size_text
 
-GIB = 2**30
-MARKS = 5_000
 LABELLED = 64
 """Cells of a map that still have room for a label."""
-BLUE, SKY, ORANGE, GREY = "#0072B2", "#56B4E9", "#E69F00", "#8C8C8C"
-"""Of the palette of Okabe and Ito, and a grey."""
-
 _STAGE_BARS = (("allocated_bytes", "allocated", BLUE), ("max_allocated_bytes", "peak allocated", SKY),
                ("max_reserved_bytes", "max reserved", ORANGE))
-_UNKNOWN = "unknown"
 _ROOM = 110
 """Height of axis and legend, which a chart that is fitted to its place takes from its bars."""
 
-Row = dict[str, Any]
 Picture = alt.LayerChart | alt.FacetChart
-
-
-def heat_measure(ranks: Sequence[Rank]) -> tuple[str, str]:
-    """What the map of these ranks can show, attribute and words: headroom where it is known, its upper bound, else the fullest measure."""
-    measures = (("soft_headroom_bytes", "soft headroom"), ("headroom_bound_bytes", "headroom, at most"), ("max_reserved_bytes", "max reserved"),
-                ("max_allocated_bytes", "peak allocated"), ("allocated_bytes", "allocated"))
-    return max(measures, key=lambda one: sum(getattr(rank, one[0]) is not None for rank in ranks))
-
-
-def heat_rows(ranks: Sequence[Rank], measure: str, place: Callable[[Source], str] = str) -> list[Row]:
-    """One row a mark: stage, position within it, the worst rank there and its bytes. Ranks without the measure have no mark."""
-    stages: dict[str, list[Rank]] = {}
-    for rank in sorted(ranks, key=lambda one: (one.stage is None, one.stage or 0, one.rank is None, one.rank or 0)):
-        if getattr(rank, measure) is not None:
-            stages.setdefault(_UNKNOWN if rank.stage is None else str(rank.stage), []).append(rank)
-    share = max(1, ceil(sum(map(len, stages.values())) / max(1, MARKS - len(stages))))
-    return [_heat_row(stage, at // share, held[at:at + share], measure, place) for stage, held in stages.items() for at in range(0, len(held), share)]
 
 
 def heat_map(ranks: Sequence[Rank], place: Callable[[Source], str] = str) -> Picture:
@@ -77,7 +52,7 @@ def _labels(base: alt.Chart, rows: Sequence[Row], left: bool) -> list[alt.Chart]
 
 def stage_bars(stages: Sequence[Stage]) -> Picture:
     """Allocated, peak and reserved of each stage's fullest measured rank, with a rule at the smallest capacity where it is known."""
-    rows = [{"stage": _UNKNOWN if one.stage is None else str(one.stage), "what": words, "gib": size / GIB, "bytes": size, "text": size_text(size)}
+    rows = [{"stage": UNKNOWN if one.stage is None else str(one.stage), "what": words, "gib": size / GIB, "bytes": size, "text": size_text(size)}
             for one in stages[:MARKS // 3] for name, words, _ in _STAGE_BARS if (size := getattr(one, name)) is not None]
     names = [words for _, words, _ in _STAGE_BARS if any(row["what"] == words for row in rows)]
     bars = _chart(rows).mark_bar(cornerRadius=1).encode(
@@ -125,18 +100,6 @@ def left_out_bars(left_out: Sequence[LeftOut]) -> alt.Chart:
         tooltip=[_tip("what:N", "left out"), _tip("stage:N", "stage"), _tip("text:N", "size"), _tip("bytes:Q", "bytes", ",")],
     ).properties(height=_ROOM + 30 + 22 * len(rows))
     return chart
-
-
-def _heat_row(stage: str, position: int, held: Sequence[Rank], measure: str, place: Callable[[Source], str]) -> Row:
-    def worst_first(rank: Rank) -> int:
-        size = int(getattr(rank, measure))
-        return size if "headroom" in measure else -size
-
-    worst = min(held, key=worst_first)
-    size = int(getattr(worst, measure))
-    who = worst.rank_label or "?" if worst.rank is None else str(worst.rank)
-    return {"stage": stage, "position": position, "who": who if len(held) == 1 else f"{who}, the fullest of {len(held)} neighbours",
-            "gib": size / GIB, "bytes": size, "text": size_text(size), "place": place(worst.source)}
 
 
 def _side(what: str, kind: str, size: int) -> Row:

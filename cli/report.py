@@ -20,12 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_name", metavar="RUN", help="a run, RUN#attempt, or a path: a log, a folder, an archive")
     parser.add_argument("--lake", metavar="DIR", help="the lake that holds RUN (default: ./lake or HBMLEDGER_LAKE)")
     parser.add_argument("--capacity", metavar="SIZE", help="memory of a device: 79.2GiB, or a name such as H100-80; wins over the artifacts'")
-    parser.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="output format")
+    parser.add_argument("--format", choices=("text", "json", "markdown", "html"), default="text", help="output format")
+    parser.add_argument("--redact", action="store_true", help="without hosts, addresses, users and folders; read it before you send it")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Report every run that was asked for: one, or those of a folder."""
     from analysis.capacity import given_capacity
+    from analysis.html import as_html, hosts_of, redacted
     from analysis.overview import overview
     from analysis.report import as_json, as_markdown
     from analysis.report_text import as_text
@@ -34,13 +36,17 @@ def run(arguments: argparse.Namespace) -> int:
     capacity = given_capacity(arguments.capacity) if arguments.capacity else None
     with asked_run(arguments.run_name, arguments.lake) as asked:
         found = [overview(asked.connection, name, asked.run_index, capacity=capacity) for name in asked.runs]
+        if arguments.redact:
+            found = [redacted(one, hosts_of(asked.connection, one.run)) for one in found]
     if not found:
         raise LedgerError("no run in it", where=arguments.run_name, todo="give a log or a folder of logs")
     if arguments.format == "json":
         answers = [as_json(one) for one in found]
         print(json.dumps(answers[0] if len(answers) == 1 else answers, indent=1))
     else:
-        render = as_text if arguments.format == "text" else as_markdown
+        if arguments.format == "html" and len(found) > 1:
+            raise LedgerError(f"{len(found)} runs in it; an HTML report tells of one", where=arguments.run_name, todo="give one run or one file")
+        render = {"text": as_text, "markdown": as_markdown, "html": as_html}[arguments.format]
         print("\n".join(render(one) for one in found), end="")
     for problem in asked.problems:
         print(f"hbmledger: {problem}", file=sys.stderr)

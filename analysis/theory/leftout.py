@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from analysis.theory.activation import recomputed_layer_bytes, with_sp
 from analysis.theory.arguments import Args, fraction, native_args, whole
@@ -20,6 +19,7 @@ from analysis.theory.inflight import heaviest_mix, schedule
 from analysis.theory.logits import head
 from analysis.theory.megatron import Report
 from analysis.theory.parameters import bytes_per_parameter, count_parameters, moe_pattern, weight_and_optimizer_bytes
+from analysis.theory.resident import half_gradients, optimizer_width
 from analysis.theory.stages import StageLayout, stage_layout
 from ingest.errors import LedgerError
 
@@ -183,11 +183,10 @@ def _experts(said: Said) -> Iterator[LeftOut]:
 
 def _dtypes(said: Said) -> Iterator[LeftOut]:
     args = said.args
-    if _bf16_gradients(args):
+    if half_gradients(args):
         yield LeftOut("gradient_dtype", -round(2 * said.shard), "first", "gradients are kept in bf16, counted in fp32")
     if args.get("use_precision_aware_optimizer"):
-        remainders = not args.get("fp8") or args.get("fp8_recipe") in (None, "delayed")
-        real = (2 if remainders else 4) + _width(args.get("exp_avg_dtype")) + _width(args.get("exp_avg_sq_dtype"))
+        real = optimizer_width(args)
         yield LeftOut("optimizer_dtypes", round((real - 12) * said.optimizer), "first",
                       f"the precision-aware optimizer keeps {real} bytes a parameter, not 12")
 
@@ -265,15 +264,3 @@ def _counted_mlp(said: Said) -> float:
     a = said.a
     width = 4 * a.hidden_size if said.report.branch == "without_sp" or not said.generation.ffn else a.ffn_hidden_size
     return 4 * width * said.tokens / a.tensor_model_parallel_size
-
-
-def _bf16_gradients(args: Args) -> bool:
-    if args.get("grad_reduce_in_bf16") or str(args.get("main_grads_dtype") or "").endswith(("bf16", "bfloat16")):
-        return True
-    return args.get("grad_reduce_in_fp32") is False or (args.get("bf16") is True and args.get("accumulate_allreduce_grads_in_fp32") is False)
-
-
-def _width(dtype: Any) -> int:
-    """Bytes an element of a moment's dtype."""
-    text = str(dtype or "fp32")
-    return 1 if "8" in text else 2 if "16" in text else 4

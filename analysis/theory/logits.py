@@ -44,12 +44,13 @@ LOSSES: dict[str, LossBytes] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of the head's memory, as a range in bytes; `when` is saved, peak or persistent."""
+    """One part of the last stage's surplus, as a range in bytes; `when` it is there, and whether it is the head's own or the stage's."""
 
     name: str
-    when: Literal["saved", "peak", "persistent"]
+    when: Literal["saved", "peak", "persistent", "resident"]
     low_bytes: int
     high_bytes: int
+    of: Literal["head", "stage"] = "head"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +103,17 @@ def head(args: Args, *, te_version: str | None = None, microbatches: int | None 
     depth = 1 + whole(args, "mtp_num_layers", 0, least=0)
     saved = [live * depth * (loss.saved * elements + loss.a_token * tokens) for loss in losses]
     rise = [(loss.peak - loss.saved) * elements for loss in losses]
+    gradient = [_weight_gradient(args, elements, loss) for loss in losses]
     inputs = live * depth * 4 * whole(args, "hidden_size") * sharded
     parts = [Part("logits_saved", "saved", min(saved), max(saved)), Part("norm_and_output_inputs", "saved", inputs, inputs),
-             Part("loss_peak_above_saved", "peak", min(rise), max(rise)), *_persistent(args, tokens, sharded, elements, microbatches)]
+             Part("loss_peak_above_saved", "peak", min(rise), max(rise)), Part("output_weight_gradient", "peak", 0, max(gradient)),
+             *_persistent(args, tokens, sharded, elements, microbatches)]
     kept = [part for part in parts if part.when != "peak" and part.name != "logits_saved"]
     low, high = sum(part.low_bytes for part in kept), sum(part.high_bytes for part in kept)
     peaks = [one + more for one, more in zip(saved, rise, strict=True)]
-    return Head(names, tuple(part for part in parts if part.high_bytes), low + min(saved), high + max(saved), low + min(peaks), high + max(peaks),
-                _assumptions(args, names, te_version))
+    most = max(one + more for one, more in zip(peaks, gradient, strict=True))
+    return Head(names, tuple(part for part in parts if part.high_bytes), low + min(saved), high + max(saved), low + min(peaks),
+                high + most, _assumptions(args, names, te_version))
 
 
 def compare(predicted: Head, *, measured_last_bytes: int | None, measured_neighbour_bytes: int | None, expected_last_without_head_bytes: int | None,
@@ -153,6 +157,15 @@ def _sizes(args: Args) -> tuple[int, int, int]:
     tp = whole(args, "tensor_model_parallel_size", 1)
     tokens = whole(args, "seq_length") * whole(args, "micro_batch_size") // whole(args, "context_parallel_size", 1)
     return tokens, tokens // tp if args.get("sequence_parallel") else tokens, tokens * vocabulary // tp
+
+
+def _weight_gradient(args: Args, elements: int, loss: LossBytes) -> int:
+    """Bytes above the loss's peak when the backward of the output layer makes its weight's gradient as a tensor of its own: without
+    `gradient_accumulation_fusion` (releases with a local DDP had none) it stands beside the logits' gradient before it is added to the buffer."""
+    if args.get("gradient_accumulation_fusion", "DDP_impl" not in args):
+        return 0
+    weight = whole(args, "hidden_size") * (padded_vocabulary(args) or 0) // whole(args, "tensor_model_parallel_size", 1)
+    return max(0, 2 * elements + 2 * weight - loss.peak * elements)
 
 
 def _persistent(args: Args, tokens: int, sharded: int, elements: int, microbatches: int | None) -> list[Part]:

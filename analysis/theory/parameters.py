@@ -220,3 +220,10 @@ def _sharded(a: FormulaArguments, block: float, mtp: float, active: float, kinds
     others = tensor / (pp * tp) + replicated / pp + expert / (pp * experts)
     printed = embedding * (2 if a.untie_embeddings_and_output_weights else 1)
     return Parameters(block, mtp, printed, active, on_tensor + second * (embedding / tp), on_replicated, on_expert, shard, others)
+
+
+def layer_shard(generation: Generation, a: FormulaArguments, *, moe: bool) -> tuple[float, float]:
+    """Parameters of one layer on a rank: dense and replicated ones, and those of its routed experts."""
+    layer = _moe_layer(generation, a) if moe else _dense_layer(generation, a)
+    shards = a.expert_tensor_parallel_size * a.expert_model_parallel_size
+    return layer.tensor / a.tensor_model_parallel_size + layer.replicated, layer.expert / shards

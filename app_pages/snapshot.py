@@ -110,7 +110,8 @@ def _timeline(device: Device, capacity: int | None) -> int:
         st.info("The file holds no trace: only its end state is known.", icon=":material/timeline:")
         return -1
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        start, stop = st.slider("Events shown", -1, last, (-1, last), key=f"events{device.trace.device}{last}")
+        start, stop = st.slider("Events shown", 0, last, (0, last), key=f"events{device.trace.device}{last}") if last else (0, 0)
+        start = -1 if start == 0 else start
         by_time = st.toggle("By time", help="Milliseconds in place of events", disabled=device.trace.events.time_us is None)
     times = device.trace.events.time_us if by_time else None
     chart = charts.timeline_chart(device.timeline(start, stop), device.peak, capacity, times)

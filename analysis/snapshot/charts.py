@@ -6,10 +6,11 @@ Class colours are fixed, from the palettes of Okabe and Ito and of Tol, so that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 import numpy as np
+import pyarrow as pa
 
 from analysis.snapshot.compare import Comparison
 from analysis.snapshot.layout import Pool
@@ -29,6 +30,7 @@ FREE = "free"
 COLOURS = {"weights": "#0072B2", "gradient_buffer": "#56B4E9", "optimizer": "#009E73", "activations": "#E69F00", "recomputed": "#F0E442",
            "logits_and_loss": "#D55E00", "workspace": "#CC79A7", "communication": "#7A4EAB", "checkpoint": "#44AA99", "input": "#882255",
            "unknown": "#8C8C8C", FREE: "#F2F2F2"}
+_DARK = ("weights", "optimizer", "logits_and_loss", "communication", "input", "unknown")
 _KINDS = {NEED: "#0072B2", FRAGMENTATION: "#D55E00", ELSEWHERE: "#CC79A7", UNDECIDED: "#8C8C8C"}
 
 Row = dict[str, Any]
@@ -36,19 +38,24 @@ Picture = alt.Chart | alt.LayerChart | alt.FacetChart
 
 
 def timeline_chart(found: Timeline, peak: Peak, capacity_bytes: int | None = None, times_us: Ints | None = None) -> Picture:
-    """Classes stacked over the events, or over the milliseconds of `times_us`; reserved as a line; the peak and the capacity marked."""
+    """Classes stacked over the events, or over the milliseconds of `times_us`; reserved as a line; the peak and the capacity marked.
+
+    Steps where every event is shown; slopes between the instants of a reduced trace, as M4 is meant to be drawn.
+    """
     at = _axis(found.event, times_us)
     title = "event" if times_us is None else "milliseconds since the first event"
     x = alt.X("at:Q", title=title, axis=alt.Axis(format=",d" if times_us is None else ",.1f", grid=False), scale=alt.Scale(nice=False, zero=False))
     rows = [{"at": where, "class": name, "gib": size / GIB, "bytes": int(size)}
             for name, sizes in zip(found.categories, found.of_class, strict=True) for where, size in zip(at, sizes.tolist(), strict=True)]
-    area = _chart(rows).mark_area(interpolate="step-after", line=False).encode(
+    whole = len(found.event) > 1 and int(found.event[-1] - found.event[0]) < len(found.event)
+    how: Literal["step-after", "linear"] = "step-after" if whole else "linear"
+    area = _chart(rows).mark_area(interpolate=how, line=False).encode(
         x=x, y=alt.Y("gib:Q", title="GiB", stack="zero"), order=alt.Order("order:Q"),
         color=_colour(found.categories), tooltip=[_tip("class", "class"), _tip("bytes:Q", "bytes", ","), _tip("at:Q", title, ",")]
     ).transform_calculate(order=_order()).add_params(alt.selection_interval(name=RANGE, encodings=["x"]))
     held = _chart([{"at": where, "gib": size / GIB, "event": int(event)}
                    for where, size, event in zip(at, found.reserved.tolist(), found.event, strict=True)])
-    reserved = held.mark_line(interpolate="step-after", color="#333333", strokeWidth=1.2).encode(x=x, y="gib:Q")
+    reserved = held.mark_line(interpolate=how, color="#333333", strokeWidth=1.2).encode(x=x, y="gib:Q")
     points = held.mark_point(opacity=0, size=60).encode(x=x, y="gib:Q", tooltip=[_tip("event:Q", "event", ","), _tip("gib:Q", "reserved, GiB", ".3f")]
                                                         ).add_params(alt.selection_point(name=CLICK, nearest=True, fields=["event"], on="click"))
     return alt.layer(area, reserved, points, *_marks(found, peak, capacity_bytes, times_us)).properties(height=330)
@@ -59,7 +66,7 @@ def composition_bar(shares: Sequence[tuple[str, int]]) -> Picture:
     rows = [{"class": name, "gib": size / GIB, "bytes": size} for name, size in shares]
     drawn: Picture = _chart(rows).mark_bar(height=34).encode(
         x=alt.X("gib:Q", title="GiB", stack="zero", axis=alt.Axis(grid=False)), order=alt.Order("order:Q"),
-        color=_colour([name for name, _ in shares]), tooltip=[_tip("class", "class"), _tip("bytes:Q", "bytes", ",")]
+        color=_colour([name for name, _ in shares], legend=False), tooltip=[_tip("class", "class"), _tip("bytes:Q", "bytes", ",")]
     ).transform_calculate(order=_order()).properties(height=90)
     return drawn
 
@@ -67,14 +74,16 @@ def composition_bar(shares: Sequence[tuple[str, int]]) -> Picture:
 def treemap(tiles: Sequence[Tile]) -> Picture:
     """Stacks as areas, inside the area of their class."""
     rows = [{"class": one.category, "name": one.name, "bytes": one.bytes, "x": one.x, "x2": one.x + one.width, "y": one.y, "y2": one.y + one.height,
-             "label": one.label, "cx": one.x + one.width / 2, "cy": one.y + one.height / 2} for one in tiles]
+             "label": one.label,
+             "ink": "white" if one.category in _DARK else "black", "cx": one.x + one.width / 2, "cy": one.y + one.height / 2} for one in tiles]
     base = _chart(rows)
     plain = alt.Axis(labels=False, ticks=False, domain=False, grid=False, title=None)
     area = base.mark_rect(stroke="white", strokeWidth=1).encode(
         x=alt.X("x:Q", axis=plain, scale=alt.Scale(domain=[0, 1])), x2="x2:Q", y=alt.Y("y:Q", axis=plain, scale=alt.Scale(domain=[0, 1])), y2="y2:Q",
-        color=_colour(list(dict.fromkeys(one.category for one in tiles))),
+        color=_colour(list(dict.fromkeys(one.category for one in tiles)), legend=False),
         tooltip=[_tip("name", "stack"), _tip("class", "class"), _tip("bytes:Q", "bytes", ",")])
-    words = base.transform_filter("datum.label != ''").mark_text(fontSize=10, limit=220).encode(x="cx:Q", y="cy:Q", text="label:N")
+    words = base.transform_filter("datum.label != ''").mark_text(fontSize=10, limit=220).encode(
+        x="cx:Q", y="cy:Q", text="label:N", color=alt.Color("ink:N", scale=None))
     return alt.layer(area, words).properties(height=330)
 
 
@@ -161,14 +170,15 @@ def _order() -> str:
     return f"indexof({list(CATEGORIES)}, datum['class'])"
 
 
-def _colour(shown: Sequence[str]) -> alt.Color:
+def _colour(shown: Sequence[str], legend: bool = True) -> alt.Color:
     names = [name for name in COLOURS if name in shown]
-    return alt.Color("class:N", title=None, scale=alt.Scale(domain=names, range=[COLOURS[name] for name in names]),
-                     legend=alt.Legend(orient="bottom", columns=6, labelExpr="replace(datum.label, /_/g, ' ')"))
+    words = alt.Legend(orient="bottom", columns=6, labelExpr="replace(datum.label, /_/g, ' ')") if legend else None
+    return alt.Color("class:N", title=None, scale=alt.Scale(domain=names, range=[COLOURS[name] for name in names]), legend=words)
 
 
 def _chart(rows: list[Row]) -> alt.Chart:
-    return alt.Chart(alt.InlineData(values=rows))
+    """A chart on an Arrow table: thousands of rows as values inside the specification would each be checked against its schema."""
+    return alt.Chart(pa.Table.from_pylist(rows) if rows else alt.InlineData(values=[]))
 
 
 def _tip(field: str, title: str, form: str | None = None) -> alt.Tooltip:

@@ -15,7 +15,7 @@ from analysis.snapshot.classes import Classes, optimizer_events
 from analysis.snapshot.lives import Lives
 from analysis.snapshot.rules import CATEGORIES
 from analysis.snapshot.stacks import Stacks
-from analysis.snapshot.trace import Flags, Trace
+from analysis.snapshot.trace import Flags, Ints, Trace
 
 TRANSIENT = ("activations", "recomputed", "logits_and_loss", "communication", "input", "checkpoint")
 MOST = 0.5
@@ -26,7 +26,10 @@ WAITS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LongLived:
-    """One kind of block: its owner's stack, class and stream; the largest one's birth and free (events, null where not in the trace)."""
+    """One kind of block: its owner's stack, class and stream; the largest one's birth and free (events, null where not in the trace).
+
+    `bytes` is the most of its requested bytes that were live at once, `blocks` counts all.
+    """
 
     stack: int
     category: str
@@ -62,16 +65,23 @@ def _kinds(lives: Lives, classes: Classes, chosen: Flags, why: str) -> list[Long
         return []
     keys = np.stack((lives.stack[rows].astype(np.int64), classes.category[rows].astype(np.int64), lives.stream[rows]))
     kinds, of_row = np.unique(keys, axis=1, return_inverse=True)
-    bytes_of = np.bincount(of_row.ravel(), weights=lives.size[rows])
+    total = np.bincount(of_row.ravel(), weights=lives.size[rows])
     found = []
-    for kind in np.argsort(-bytes_of)[:50]:
+    for kind in np.argsort(-total)[:50]:
         mine = rows[of_row.ravel() == kind]
         largest = mine[np.argmax(lives.size[mine])]
         end = int(lives.completed_at[largest])
-        found.append(LongLived(int(kinds[0, kind]), CATEGORIES[int(kinds[1, kind])], int(kinds[2, kind]), len(mine), int(bytes_of[kind]),
+        found.append(LongLived(int(kinds[0, kind]), CATEGORIES[int(kinds[1, kind])], int(kinds[2, kind]), len(mine), _at_once(lives, mine),
                                _known(int(lives.birth[largest])), end if end < lives.events else None,
                                int((lives.completed_at[mine] >= lives.events).sum()), why))
     return found
+
+
+def _at_once(lives: Lives, rows: Ints) -> int:
+    """The most requested bytes of these lives that were live at the same time."""
+    when = np.concatenate((lives.birth[rows], lives.completed_at[rows]))
+    change = np.concatenate((lives.size[rows], -lives.size[rows]))
+    return int(np.cumsum(change[np.lexsort((change, when))]).max())
 
 
 def _known(event: int) -> int | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ROOM = 0.012
-"""Area of the unit square from which a tile has room for its name."""
+LETTERS, LINES = 110, 14
+"""Letters and lines of text that fit into the unit square."""
 
 Rectangle = tuple[float, float, float, float]
 
@@ -28,8 +28,11 @@ class Tile:
 
     @property
     def label(self) -> str:
-        """The last words of the name, where they fit."""
-        return self.name.rpartition("/")[2] if self.width * self.height > ROOM and self.width > 0.08 else ""
+        """The last words of the name, cut to the tile; empty where fewer than eight letters fit."""
+        name, room = self.name.rpartition("/")[2], int(self.width * LETTERS)
+        if room < 8 or self.height * LINES < 1:
+            return ""
+        return name if len(name) <= room else name[:room - 1] + "…"
 
 
 def tiles(shares: Sequence[tuple[str, str, int]], most: int = 300) -> tuple[Tile, ...]:

@@ -15,6 +15,8 @@ if __name__ == "__main__":
         "": [st.Page("app_pages/start.py", title="Start", icon=":material/upload_file:", default=True)],
         "Run": [
             st.Page("app_pages/overview.py", title="Overview", icon=":material/grid_view:"),
+            st.Page("app_pages/findings.py", title="Findings", icon=":material/checklist:"),
+            st.Page("app_pages/steps.py", title="Steps", icon=":material/stairs:"),
             st.Page("app_pages/theory.py", title="Theory", icon=":material/function:"),
             st.Page("app_pages/snapshot.py", title="Snapshot", icon=":material/photo_camera:"),
             st.Page("app_pages/rejects.py", title="Rejects", icon=":material/rule:"),

@@ -30,7 +30,7 @@ def app(lake: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("page", ["overview", "theory", "rejects"])
+@pytest.mark.parametrize("page", ["overview", "findings", "steps", "theory", "rejects"])
 def test_page_on_a_sample(app: AppTest, page: str, run: str) -> None:
     app.run()
     app.switch_page(f"app_pages/{page}.py")

@@ -26,7 +26,7 @@ def attention(model: Model, options: Options, kernel: str) -> Saved:
     groups = max(model.groups // options.tp, 1) * model.head_width
     query = model.query // options.tp
     saved = {**_norm("attention", model, options), "qkv": width * (query + 2 * groups) * sharded,
-             **_core(model, options, kernel, model.heads // options.tp), "attention_output": width * query * sharded,
+             **_core(model, options, kernel, model.heads // options.tp, model.head_width), "attention_output": width * query * sharded,
              **_mask("attention", model, options)}
     if model.qk_norm:
         saved["qk_norm"] = width * (query + groups) * sharded
@@ -59,10 +59,15 @@ def _mask(name: str, model: Model, options: Options) -> Saved:
     return {f"{name}_dropout_mask": model.hidden * options.local_tokens} if options.hidden_dropout else {}
 
 
-def _core(model: Model, options: Options, kernel: str, heads: int) -> Saved:
-    """Log-sum-exp of a fused kernel, or the scores of an unfused one: softmax, and with dropout its mask and output."""
+def _core(model: Model, options: Options, kernel: str, heads: int, width: int) -> Saved:
+    """Log-sum-exp of a fused kernel, or the scores of an unfused one: softmax, and with dropout its mask and output.
+
+    Flash attention wants the batch first and keeps its own transposed copy of the output where there is more than one sequence.
+    """
     if kernel in ("fused", "flash"):
-        return {"log_sum_exp": 4 * heads * options.tokens}
+        copied = kernel == "flash" and options.micro_batch > 1 and options.cp == 1
+        again = {"attention_output_copy": options.weight_bytes * heads * width * options.tokens} if copied else {}
+        return {"log_sum_exp": 4 * heads * options.tokens} | again
     scores = heads * options.sequence // options.cp * options.tokens
     dropped = (1 + options.weight_bytes) if options.attention_dropout else 0
     return {"scores": (options.weight_bytes + dropped) * scores}
@@ -75,5 +80,5 @@ def _latent(model: Model, options: Options, kernel: str) -> Saved:
     value = heads * model.value_width
     return {**_norm("attention", model, options),
             "q_latent": 2 * width * model.q_latent * local, "kv_latent": width * (2 * model.kv_latent + model.rope_width) * local,
-            "qkv": width * (2 * query + value) * tokens, **_core(model, options, kernel, heads),
+            "qkv": width * (2 * query + value) * tokens, **_core(model, options, kernel, heads, model.value_width),
             "attention_output": width * value * tokens, **_mask("attention", model, options)}

@@ -11,11 +11,20 @@ from analysis.expected.allocator import booked
 from analysis.expected.model import Model, Options
 
 _HELD = 2
+_IN_LOSS = 2
+_IN_LOSS_VIRTUAL = 3
 
 
 def boundary_tensor(model: Model, options: Options) -> int:
     """Bytes of one tensor between stages."""
     return options.weight_bytes * model.hidden * options.local_tokens
+
+
+def peak_boundary_bytes(model: Model, options: Options, pp: int, chunks: int) -> int:
+    """Bytes beyond the saved inputs while a stage computes: gradient and output in transit, one more that virtual stages receive ahead."""
+    if pp == 1:
+        return 0
+    return (_IN_LOSS if chunks == 1 else _IN_LOSS_VIRTUAL) * boundary_tensor(model, options)
 
 
 def boundary_bytes(model: Model, options: Options, pp: int, chunks: int) -> int:

@@ -71,9 +71,6 @@ def _group_size(args: Args) -> int | None:
 def _row(run: Run, stage: StageBytes, pp: int, rank: int | None, place: Coordinates | None) -> RankExpectation:
     steady = sum(stage.classes.values())
     top = max(stage.instants, key=lambda instant: instant.bytes)
-    held = {name: size for name, size in stage.classes.items() if name != "boundary"}
-    peak_classes = {**held, top.name: top.bytes}
-    peak = max(sum(peak_classes.values()), steady)
     tp, cp, dp, ep = (place.tp, place.cp, place.dp, place.ep) if place else (None,) * 4
     return RankExpectation(rank, pp, tp, cp, dp, ep, stage.parameters, stage.classes,
-                           peak_classes, steady, steady, steady, peak, peak, peak, top.name, ())
+                           dict(top.classes), steady, steady, steady, top.bytes, top.bytes, top.bytes, top.name, ())

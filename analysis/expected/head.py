@@ -20,10 +20,24 @@ class HeadBytes:
     peak: int
 
 
-def embedding_bytes(model: Model, options: Options) -> int:
-    """Token, label and position ids with the loss mask, and the dropout mask of the first stage's embedding, one micro-batch."""
-    mask = model.hidden * options.local_tokens if options.hidden_dropout else 0
+def batch_bytes(options: Options) -> int:
+    """One micro-batch of data: token, label and position ids, loss mask, and the attention mask that the loader makes by default."""
+    mask = options.micro_batch * options.sequence * options.sequence // options.cp if options.mask_in_batch else 0
     return 28 * options.tokens + mask
+
+
+def embedding_bytes(model: Model, options: Options) -> int:
+    """What the first stage's embedding keeps of one micro-batch: its dropout mask, and with sequence parallelism a copy of the scattered rows."""
+    return model.hidden * options.local_tokens if options.hidden_dropout else 0
+
+
+def deferred_bytes(model: Model, options: Options, microbatches: int) -> int:
+    """Inputs and logits' gradients of micro-batches whose output-layer weight gradient waits (`defer_embedding_wgrad_compute`)."""
+    if not options.defer_embedding:
+        return 0
+    count = microbatches if options.defer_embedding < 0 else min(options.defer_embedding, microbatches)
+    logits = options.tokens * model.vocabulary // options.tp
+    return count * options.weight_bytes * (model.hidden * options.local_tokens + logits)
 
 
 def head_bytes(model: Model, options: Options, depth: int) -> HeadBytes:

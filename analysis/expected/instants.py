@@ -1,13 +1,14 @@
 """The peak of a rank as the largest of a small schedule of instants, each with what lives then; never a sum of maxima.
 
-Instants: the fullest forward (warm-up and steady state), the loss on the last stage, the first backward of the fullest
-moment with its recompute window, and the optimizer step. The pipeline schedule itself is walked, because with virtual stages and uneven chunks
-the fullest moment is not where most micro-batches are alive.
+Instants: the fullest forward (end of warm-up or later), the loss on the last stage, the fullest backward with its recompute
+window, the optimizer step, and the state after it. The pipeline schedule itself is walked, because with virtual stages and
+uneven chunks the fullest moment is not where most micro-batches are alive. What is resident differs by instant: the fp32
+copy of half-precision gradients lives from the step to the next `zero_grad`, boundary tensors of the last iteration are gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from analysis.theory.inflight import Schedule, walk
@@ -15,8 +16,8 @@ from analysis.theory.inflight import Schedule, walk
 
 @dataclass(frozen=True, slots=True)
 class ChunkBytes:
-    """One chunk, one micro-batch: bytes `saved` for its backward, the largest `window` of a layer's recomputation with its
-    gradients, and for the chunk with the head what the loss adds above `saved` (0 elsewhere)."""
+    """One chunk, one micro-batch: bytes `saved` for its backward, `window` of a layer's recomputation with its gradients,
+    and for the chunk with the head what the `loss` adds above `saved` (0 elsewhere)."""
 
     saved: int
     window: int
@@ -25,24 +26,37 @@ class ChunkBytes:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """An instant's name, and the bytes above what is resident then."""
+    """An instant's name and the bytes of each class then; they add up to `bytes`."""
 
     name: str
-    bytes: int
+    classes: Mapping[str, int]
+
+    @property
+    def bytes(self) -> int:
+        """All classes together."""
+        return sum(self.classes.values())
 
 
-def schedule_instants(plan: Schedule, stage: int, chunks: Sequence[ChunkBytes]) -> list[Instant]:
-    """The fullest forward, loss and backward over the schedule of a stage."""
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The fullest moments over a schedule: (activations, of the running chunk besides) in forward, loss and backward."""
+
+    forward: tuple[int, int]
+    loss: tuple[int, int]
+    backward: tuple[int, int]
+
+
+def fullest(plan: Schedule, stage: int, chunks: Sequence[ChunkBytes]) -> Moments:
+    """Walk the schedule of a stage."""
     alive = 0
-    best = {"forward": 0, "loss": 0, "backward": 0}
+    forward = loss = backward = (0, 0)
     for chunk, step in walk(plan, stage):
         one = chunks[chunk]
         if step > 0:
             alive += one.saved
-            best["forward"] = max(best["forward"], alive)
-            if one.loss:
-                best["loss"] = max(best["loss"], alive + one.loss)
+            forward = max(forward, (alive, 0))
+            loss = max(loss, (alive, one.loss), key=sum) if one.loss else loss
         else:
-            best["backward"] = max(best["backward"], alive + one.window)
+            backward = max(backward, (alive, one.window), key=sum)
             alive -= one.saved
-    return [Instant(name, size) for name, size in best.items() if size]
+    return Moments(forward, loss, backward)

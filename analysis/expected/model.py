@@ -7,7 +7,7 @@ ledger does not price lowers the stated confidence instead of failing. Sizes a m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from analysis.theory.arguments import Args, native_args, padded_vocabulary, whole
@@ -121,8 +121,8 @@ class Options:
     cuda_graph: bool
     residual_bytes: int
     rope: bool
-    local_rank_tokens: int = 0
-    unknown: tuple[str, ...] = field(default=())
+    mask_in_batch: bool
+    legacy_gradients: bool
 
     @property
     def tokens(self) -> int:
@@ -203,7 +203,7 @@ def read_options(args: Args) -> Options:
     tp = whole(args, "tensor_model_parallel_size", 1)
     bf16, fp16 = bool(args.get("bf16")), bool(args.get("fp16"))
     fsdp = bool(args.get("use_megatron_fsdp") or args.get("use_custom_fsdp") or args.get("use_torch_fsdp2"))
-    granularity = args.get("recompute_granularity") or ("selective" if args.get("recompute_activations") else None)
+    granularity = _granularity(args)
     sequence, micro = whole(args, "seq_length"), whole(args, "micro_batch_size")
     cp = whole(args, "context_parallel_size", 1)
     return Options(
@@ -218,8 +218,9 @@ def read_options(args: Args) -> Options:
         fsdp=str(args.get("data_parallel_sharding_strategy") or "no_shard") if fsdp else None,
         fp8=str(args.get("fp8") or args.get("fp8_format")) if args.get("fp8") or args.get("fp8_format") else None,
         fp8_recipe=str(args.get("fp8_recipe") or "delayed"), fp8_parameters=bool(args.get("fp8_param_gather") or args.get("fp8_param")),
-        first_last_bf16=_bf16_ends(args), recompute=granularity, recompute_method=args.get("recompute_method"),
-        recompute_layers=whole(args, "recompute_num_layers", 1), recompute_modules=_modules(args, granularity),
+        first_last_bf16=_bf16_ends(args), recompute=granularity,
+        recompute_method=args.get("recompute_method") or args.get("activations_checkpoint_method"),
+        recompute_layers=whole(args, "recompute_num_layers", _old_count(args)), recompute_modules=_modules(args, granularity),
         transformer_engine=(args.get("transformer_impl") or "transformer_engine") != "local", attention=_attention(args),
         attention_dropout=float(_given(args, "attention_dropout", 0.1)), hidden_dropout=float(_given(args, "hidden_dropout", 0.1)),
         softmax_fp32=bool(args.get("attention_softmax_in_fp32") or args.get("apply_query_key_layer_scaling")), fused_activation=_fused(args),
@@ -229,7 +230,22 @@ def read_options(args: Args) -> Options:
         defer_embedding=_deferred(args), router_bytes=_DTYPES.get(str(args.get("moe_router_dtype") or ""), 4),
         cuda_graph=bool(args.get("cuda_graph_impl") not in (None, "none") or args.get("enable_cuda_graph") or args.get("external_cuda_graph")),
         residual_bytes=4 if args.get("fp32_residual_connection") else 2 if bf16 or fp16 else 4,
-        rope=args.get("position_embedding_type") in ("rope", "yarn", "mrope"))
+        rope=args.get("position_embedding_type") in ("rope", "yarn", "mrope"),
+        mask_in_batch=args.get("create_attention_mask_in_dataloader") is not False,
+        legacy_gradients="DDP_impl" in args and not args.get("use_contiguous_buffers_in_ddp"))
+
+
+def _granularity(args: Args) -> str | None:
+    """Recomputation under its present name, or under the names of releases before 2022."""
+    if args.get("recompute_granularity"):
+        return str(args["recompute_granularity"])
+    if args.get("checkpoint_activations") or args.get("activations_checkpoint_method"):
+        return "full"
+    return "selective" if args.get("recompute_activations") else None
+
+
+def _old_count(args: Args) -> int:
+    return whole(args, "activations_checkpoint_num_layers", whole(args, "checkpoint_num_layers", 1))
 
 
 def _given(args: Args, name: str, default: Any) -> Any:

@@ -18,25 +18,29 @@ _MOMENTS = {"adam": 8, "sgd": 4, "lion": 4, "muon": 4, "dist_muon": 4}
 
 
 def state_widths(options: Options) -> tuple[int, ...]:
-    """Bytes a parameter of each tensor the optimizer keeps: master, moments, gradient copy."""
-    gradient_copy = () if options.gradient_bytes == 4 or options.precision_aware else (4,)
+    """Bytes a parameter of each tensor the optimizer keeps: master weight and moments."""
     if not options.half:
         return tuple(_moments(options))
     if options.precision_aware:
         return (_precise_master(options), options.moment_bytes - options.moment_bytes // 2, options.moment_bytes // 2)
-    return (4, *_moments(options), *gradient_copy)
+    return (4, *_moments(options))
 
 
-def optimizer_bytes(chunk: Iterable[Buffer], options: Options, *, expandable: bool) -> int:
-    """Bytes of a chunk's optimizer state on the device."""
+def copy_widths(options: Options) -> tuple[int, ...]:
+    """Bytes a parameter of the fp32 gradient copy: none where the buffer is fp32 or gradients are read in place."""
+    return () if options.gradient_bytes == 4 or options.precision_aware or not options.half else (4,)
+
+
+def optimizer_bytes(chunk: Iterable[Buffer], options: Options, widths: tuple[int, ...], *, expandable: bool) -> int:
+    """Bytes of a chunk's tensors of these widths on the device; what is offloaded is not here."""
     kept = 1 - options.offload_fraction
-    return int(sum(_tensors(buffer, tensor, options, expandable) for buffer in chunk for tensor in buffer.tensors) * kept)
+    return int(sum(_tensors(buffer, tensor, options, widths, expandable) for buffer in chunk for tensor in buffer.tensors) * kept)
 
 
-def _tensors(buffer: Buffer, tensor: Tensor, options: Options, expandable: bool) -> int:
+def _tensors(buffer: Buffer, tensor: Tensor, options: Options, widths: tuple[int, ...], expandable: bool) -> int:
     if options.distributed_optimizer:
-        return sum(tensor.total * width for width in state_widths(options)) // buffer.shards
-    return sum(booked(tensor.elements * width, expandable=expandable) * tensor.count for width in state_widths(options))
+        return sum(tensor.total * width for width in widths) // buffer.shards
+    return sum(booked(tensor.elements * width, expandable=expandable) * tensor.count for width in widths)
 
 
 def _moments(options: Options) -> list[int]:

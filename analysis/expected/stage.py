@@ -5,19 +5,20 @@ Ranks of a stage differ in nothing this ledger counts (TP, CP, EP and DP divide 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from analysis.expected.activations import Saved, attention, dense_layer
-from analysis.expected.boundary import boundary_bytes
+from analysis.expected.boundary import boundary_bytes, boundary_tensor, peak_boundary_bytes
 from analysis.expected.environment import Environment, attention_kernel
 from analysis.expected.gradients import gradient_bytes
-from analysis.expected.head import embedding_bytes, head_bytes
-from analysis.expected.instants import ChunkBytes, Instant, schedule_instants
+from analysis.expected.head import batch_bytes, deferred_bytes, embedding_bytes, head_bytes
+from analysis.expected.instants import ChunkBytes, Instant, Moments, fullest
 from analysis.expected.model import Model, Options
 from analysis.expected.moe import moe_mlp, routed_tokens
-from analysis.expected.optimizer import optimizer_bytes
+from analysis.expected.optimizer import copy_widths, optimizer_bytes, state_widths
 from analysis.expected.parameters import Tensor, cell_tensors, elements, layer_kind
-from analysis.expected.recompute import Kept, kept
+from analysis.expected.recompute import kept
 from analysis.expected.transients import backward_bytes, step_bytes
 from analysis.expected.weights import Buffer, buffers, weight_bytes
 from analysis.expected.workspaces import global_buffer_bytes, workspace_bytes
@@ -45,7 +46,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class StageBytes:
-    """One stage: parameters, resident classes, and its instants above the resident bytes."""
+    """One stage: parameters, what is resident after the optimizer step by class, and its instants."""
 
     parameters: int
     classes: dict[str, int]
@@ -58,17 +59,38 @@ def stage_bytes(run: Run, stage: int) -> StageBytes:
     tensors = [cell_tensors(run.model, run.sizes, cell) for cell in cells]
     chunks = [buffers(each, run.sizes, run.options) for each in tensors]
     classes = _resident(run, chunks)
-    instants = schedule_instants(run.plan, stage, [_chunk(run, cell, each) for cell, each in zip(cells, tensors, strict=True)])
-    step = sum(step_bytes(chunk, run.options) for chunk in chunks)
-    return StageBytes(sum(elements(each) for each in tensors), classes, (*instants, Instant("optimizer_step", step)))
+    moments = fullest(run.plan, stage, [_chunk(run, cell, each) for cell, each in zip(cells, tensors, strict=True)])
+    return StageBytes(sum(elements(each) for each in tensors), classes, tuple(_instants(run, cells, chunks, classes, moments)))
+
+
+def _instants(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]], classes: dict[str, int], moments: Moments) -> Iterator[Instant]:
+    """Every candidate of the peak, with its classes."""
+    model, options = run.model, run.options
+    gone = {"boundary"} if options.legacy_gradients else {"boundary", "gradient_copy"}
+    held = {name: size for name, size in classes.items() if name not in gone}
+    held |= {"boundary": peak_boundary_bytes(model, options, run.sizes.pp, run.layout.chunks), "batch": batch_bytes(options)}
+    yield Instant("forward", held | {"activations": moments.forward[0]})
+    extra = {"legacy_gradients": _weights(chunks) * options.weight_bytes} if options.legacy_gradients else {}
+    yield Instant("backward", held | extra | {"activations": moments.backward[0], "running_layer": moments.backward[1]})
+    if any(cell.loss for cell in cells):
+        deferred = deferred_bytes(model, options, run.plan.microbatches)
+        yield Instant("loss", held | {"activations": moments.loss[0], "loss": moments.loss[1], "deferred_gradients": deferred})
+    yield Instant("optimizer_step", classes | {"step": sum(step_bytes(chunk, options) for chunk in chunks)})
+    yield Instant("after_step", classes)
+
+
+def _weights(chunks: list[list[Buffer]]) -> int:
+    return sum(elements(buffer.tensors) for chunk in chunks for buffer in chunk)
 
 
 def _resident(run: Run, chunks: list[list[Buffer]]) -> dict[str, int]:
     options, expandable = run.options, run.env.expandable
+    states, copies = state_widths(options), copy_widths(options)
     return {
         "weights": sum(weight_bytes(chunk, options, expandable=expandable) for chunk in chunks),
         "gradients": sum(gradient_bytes(chunk, options, expandable=expandable) for chunk in chunks),
-        "optimizer": sum(optimizer_bytes(chunk, options, expandable=expandable) for chunk in chunks),
+        "optimizer": sum(optimizer_bytes(chunk, options, states, expandable=expandable) for chunk in chunks),
+        "gradient_copy": sum(optimizer_bytes(chunk, options, copies, expandable=expandable) for chunk in chunks),
         "boundary": boundary_bytes(run.model, options, run.sizes.pp, run.layout.chunks),
         "workspaces": workspace_bytes(run.model, options, run.env),
         "global_buffer": global_buffer_bytes(run.model, options, run.sizes),
@@ -96,6 +118,8 @@ def _chunk(run: Run, cell: Cell, tensors: list[Tensor]) -> ChunkBytes:
         inside = max(inside, one.window)
     if cell.embedding:
         saved += embedding_bytes(run.model, run.options)
+    if run.options.legacy_gradients:
+        saved += boundary_tensor(run.model, run.options)
     if not cell.loss:
         return ChunkBytes(saved, window)
     head = head_bytes(run.model, run.options, cell.mtp)
@@ -122,6 +146,3 @@ def layer_saved(run: Run, kind: str) -> Saved:
     if kind == "*":
         return attention(model, options, run.kernel)
     return dense_layer(model, options, run.kernel)
-
-
-__all__ = ["Kept", "Run", "StageBytes", "layer_saved", "stage_bytes"]

@@ -37,9 +37,10 @@ def test_text_names_the_peaks_instant(tmp_path, capsys):
 
 def test_a_batch_answers_every_line_for_its_last_rank(tmp_path, capsys):
     path = tmp_path / "batch.jsonl"
-    line = {"args": {"disable_bias_linear": True, "bf16": True}, "resolved_args": ARGS | {"add_bias_linear": False}, "world_size": 4, "num_microbatches": 8,
-            "env": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}, "environment": "dev_dgx_h100"}
-    path.write_text("\n".join([json.dumps(line), "{", json.dumps(line | {"num_microbatches": None}), json.dumps(line | {"env": 3})]), encoding="utf-8")
+    line = {"args": {"disable_bias_linear": True, "bf16": True}, "resolved_args": ARGS | {"add_bias_linear": False}, "world_size": 4,
+            "num_microbatches": 8, "env": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}, "environment": "dev_dgx_h100"}
+    lines = [json.dumps(line), "{", json.dumps(line | {"num_microbatches": None}), json.dumps(line | {"env": 3})]
+    path.write_text("\n".join(lines), encoding="utf-8")
     assert main(["expected", "--batch", str(path), "--format", "json"]) == 0
     good, *bad = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
     assert good["rank"] == 3

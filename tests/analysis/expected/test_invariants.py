@@ -9,7 +9,8 @@ import pytest
 from analysis.expected import expect, expect_stages
 from ingest.errors import LedgerError
 
-BASE = {"hidden_size": 512, "num_layers": 12, "num_attention_heads": 8, "seq_length": 1024, "micro_batch_size": 2, "padded_vocab_size": 50304, "bf16": True}
+BASE = {"hidden_size": 512, "num_layers": 12, "num_attention_heads": 8, "seq_length": 1024, "micro_batch_size": 2, "padded_vocab_size": 50304,
+        "bf16": True}
 
 
 @pytest.mark.parametrize(("tp", "pp", "changes"), [

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from analysis.coverage import shown_ranks
+from analysis.report_communication import communication_lines
 from analysis.report_findings import finding_lines
 from analysis.report_limits import RANKS_SHOWN, near_lines, oom_lines, staircase_lines
 from analysis.report_lines import clean, places, wrapped
@@ -23,7 +24,8 @@ _LABEL = 24
 def as_text(overview: Overview) -> str:
     """The report of one attempt."""
     sections: tuple[Callable[[Overview], Iterator[str]], ...] = (
-        _head, finding_lines, _run, _theory, _branch, _stages, last_stage_lines, _ranks, _devices, staircase_lines, oom_lines, _rest)
+        _head, finding_lines, _run, _theory, _branch, _stages, last_stage_lines, _ranks, _devices, communication_lines, staircase_lines,
+        oom_lines, _rest)
     return "\n".join(clean("\n".join(lines)) for section in sections if (lines := list(section(overview)))) + "\n"
 
 
@@ -83,7 +85,7 @@ def _branch(overview: Overview) -> Iterator[str]:
         yield from wrapped(f"left out {left.bytes / GIB:+.2f} GiB on the {left.stage} stage: {what}", "  ", "    ")
     if card.terms:
         yield from wrapped(f"term by term, as {card.generations[-1]} counts it:", "  ")
-        yield from term_lines(card.terms, "  ")
+        yield from term_lines(card.terms, "  ", least=0.001)
     yield from other_branch_lines(card)
 
 

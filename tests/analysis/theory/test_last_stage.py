@@ -26,8 +26,8 @@ WEIGHT, LAYER_INPUT, LOGITS = 1024 * 51200 // 4, 2 * 1024 * 1024, 1024 * 51200 /
 V3 = {
     "hidden_size": 7168, "num_layers": 61, "num_attention_heads": 128, "seq_length": 4096, "micro_batch_size": 1, "padded_vocab_size": 129280,
     "world_size": 256, "pipeline_model_parallel_size": 1, "multi_latent_attention": True, "q_lora_rank": 1536, "kv_lora_rank": 512,
-    "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v_head_dim": 128, "num_experts": 256, "moe_ffn_hidden_size": 2048, "moe_router_topk": 8, "swiglu": True,
-    "moe_shared_expert_intermediate_size": 2048, "expert_model_parallel_size": 64, "ffn_hidden_size": 18432, "hidden_dropout": 0.0,
+    "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v_head_dim": 128, "num_experts": 256, "moe_ffn_hidden_size": 2048, "moe_router_topk": 8,
+    "swiglu": True, "moe_shared_expert_intermediate_size": 2048, "expert_model_parallel_size": 64, "ffn_hidden_size": 18432, "hidden_dropout": 0.0,
 }
 
 

@@ -10,6 +10,7 @@ from analysis.theory.formula_arguments import formula_arguments
 from analysis.theory.generations import BY_NAME, GENERATIONS
 from analysis.theory.megatron import report
 from analysis.theory.terms import MEANING, symbols_of, terms, value_of
+from analysis.theory.terms_text import term_lines
 
 PARTS = ("weight_and_optimizer", "activation")
 
@@ -96,3 +97,13 @@ def test_no_number_no_terms(llama_like):
 def test_nothing_but_the_formula_is_evaluated(text):
     with pytest.raises((ValueError, KeyError)):
         value_of(text)
+
+
+def test_lines_for_a_terminal_keep_the_sum(llama_like):
+    found = terms_of(llama_like)[1]
+    lines = list(term_lines(found, "  ", least=0.001))
+    assert all(len(line) <= 98 for line in lines)
+    shown = [int(line.split(" B ")[0].split()[-1].replace(",", "")) for line in lines if line.startswith("    ") and " GiB" in line]
+    assert sum(shown) == pytest.approx(12_422_222_208 + 17_213_489_152, abs=8)
+    assert any(line.startswith("    layer norms and final norm") for line in lines)
+    assert any("2·4096·32·128·(1 + 8/32)·32/(2·2)·(6 + 12/64)" in line for line in lines)

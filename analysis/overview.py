@@ -20,6 +20,7 @@ from analysis.findings.model import Seen
 from analysis.high_load import high_loads
 from analysis.last_stage_table import last_stage_of
 from analysis.limits import near_limits, with_capacity
+from analysis.nccl import communication
 from analysis.oom_table import oom_table
 from analysis.rank_layout import sizes_of
 from analysis.rows import Branch, Configuration, HighLoad, Overview, Rank, Reject, Source, Theory
@@ -52,6 +53,7 @@ WHERE rejects.run = ? AND COALESCE(rejects.run_index, 0) = ?
 ORDER BY path, rejects.line, rejects.offset_bytes
 """
 _ENVIRONMENT = "SELECT name, MIN(value) AS value FROM environment WHERE run = ? AND run_index = ? AND value IS NOT NULL GROUP BY name"
+_NO_COMMUNICATION = "no line and no setting of NCCL, RCCL or HCCL in the artifacts: run with NCCL_DEBUG=INFO"
 _ARTIFACTS = "SELECT DISTINCT path FROM artifacts WHERE run = ? ORDER BY path"
 
 
@@ -81,6 +83,8 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
         not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads)
         | ({"logits": logits.reason} if logits.verdict == "not_measurable" else {}),
         devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers, logits=logits)
+    found = replace(found, communication=(shown := communication(connection, run, run_index, ranks, args)),
+                    not_measurable=found.not_measurable | ({} if shown else {"communication": _NO_COMMUNICATION}))
     return replace(found, findings=findings(_seen(connection, found)))
 
 
@@ -168,6 +172,5 @@ def _not_risen(ranks: Sequence[Rank], loads: Sequence[HighLoad]) -> dict[str, st
 
 _LATER = {
     "gap": "the expected ledger of each rank is not computed by this version",
-    "communication": "communication buffers are not attributed by this version",
 }
 

@@ -29,7 +29,7 @@ def as_json(overview: Overview) -> dict[str, Any]:
         "near_limit": [near_json(one) for one in overview.near_limit], "oom": [oom_json(one) for one in overview.ooms],
         "findings": whole["findings"], "high_load_steps": whole["high_loads"], "staircase": whole["risers"], "logits": whole["logits"] or {},
         "rejects": {"count": overview.rejected, "first": whole["rejects"]}, "not_measurable": overview.not_measurable,
-        "devices": whole["devices"], "records": overview.records,
+        "devices": whole["devices"], "records": overview.records, "communication": whole["communication"] or {},
     }
     missing: dict[str, Any] = {key: {} if key in _MAPPINGS else [] for key in KEYS if key not in found}
     plain: dict[str, Any] = _plain({**{key: {**found, **missing}[key] for key in KEYS}, **found})

@@ -13,6 +13,7 @@ from analysis.theory.branch import Card
 from analysis.theory.last_stage import LastStage
 
 if TYPE_CHECKING:
+    from analysis.communication_rows import Communication
     from analysis.findings.model import Finding
 
 Class = Literal["stable", "occasional", "clear", "insufficient", "undetermined"]
@@ -333,4 +334,5 @@ class Overview:
     high_loads: tuple[HighLoad, ...] = ()
     risers: tuple[Riser, ...] = ()
     findings: tuple[Finding, ...] = ()
+    communication: Communication | None = None
     logits: LastStage | None = None

@@ -33,9 +33,10 @@ def _finding(one: Finding, number: int) -> None:
         st.markdown(f"{_ICONS[one.severity]} **{safe(one.sentence)}**")
         st.caption(safe(f"{one.severity}, {one.confidence} · {one.id}"))
         if one.actions:
-            st.dataframe([{"order": action.order, "try": action.sentence, "saves": size_text(action.saved_bytes), "computation": action.computation,
-                           "communication": action.communication, "effort": action.complexity, "fails when": action.fails_when}
-                          for action in one.actions], hide_index=True, key=f"actions {number}", placeholder="-")
+            place = st.expander("What to try first", icon=":material/build:", expanded=number == 0)
+            place.dataframe([{"order": action.order, "try": action.sentence, "saves": size_text(action.saved_bytes),
+                              "computation": action.computation, "communication": action.communication, "effort": action.complexity, "fails when": action.fails_when}
+                             for action in one.actions], hide_index=True, key=f"actions {number}", placeholder="-")
         if one.useless:
             st.caption("Not here: " + safe("; ".join(f"{other.action.replace('_', ' ')}, {other.reason}" for other in one.useless)))
         if one.evidence:

@@ -35,7 +35,8 @@ def _finding(one: Finding, number: int) -> None:
         if one.actions:
             place = st.expander("What to try first", icon=":material/build:", expanded=number == 0)
             place.dataframe([{"order": action.order, "try": action.sentence, "saves": size_text(action.saved_bytes),
-                              "computation": action.computation, "communication": action.communication, "effort": action.complexity, "fails when": action.fails_when}
+                              "computation": action.computation, "communication": action.communication, "effort": action.complexity,
+                              "fails when": action.fails_when}
                              for action in one.actions], hide_index=True, key=f"actions {number}", placeholder="-")
         if one.useless:
             st.caption("Not here: " + safe("; ".join(f"{other.action.replace('_', ' ')}, {other.reason}" for other in one.useless)))

@@ -30,10 +30,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Answer one query; says on stderr where rows were left off."""
     from analysis.database import locked
     from analysis.query import ask
+    from analysis.snapshot.tables import prepared_for
     from cli.opening import lake_of
 
     query = sys.stdin.read() if arguments.query == "-" else arguments.query
-    answer = ask(locked(lake_of(arguments.lake)), query, rows=max(1, arguments.rows), seconds=arguments.seconds)
+    answer = ask(locked(lake_of(arguments.lake), prepared_for(query)), query, rows=max(1, arguments.rows), seconds=arguments.seconds)
     _show(answer, arguments.format)
     if answer.capped:
         print(f"hbmledger: only the first {len(answer.rows)} rows are shown; --rows N shows more", file=sys.stderr)

@@ -60,7 +60,7 @@ def test_a_treemaps_areas_are_its_bytes() -> None:
     shares = [(f"stack {at}", "weights" if at % 3 else "input", size) for at, size in enumerate((500, 400, 300, 120, 80, 30, 5, 1))]
     found = tiles(shares)
     assert {one.name: round(one.width * one.height * 1436) for one in found} == {name: size for name, _, size in shares}
-    assert all(-1e-9 <= one.x and one.x + one.width <= 1 + 1e-9 and one.y + one.height <= 1 + 1e-9 for one in found)
+    assert all(one.x >= -1e-9 and one.x + one.width <= 1 + 1e-9 and one.y + one.height <= 1 + 1e-9 for one in found)
     few = tiles(shares, most=3)
     assert sum(one.bytes for one in few) == 1436
     assert [one.bytes for one in few if one.name == "other stacks"] == [120 + 30, 80 + 5 + 1] or len(few) == 5

@@ -1,46 +1,80 @@
-"""The pickle opcodes that a snapshot may hold, and where in a refused file the first other one stands.
+"""The instructions that a snapshot's pickle may hold, checked over the whole file before anything is unpickled.
 
-Plain containers, texts, numbers and memo references: what 71 real files hold and what torch's C++ pickler writes besides. All others
-(GLOBAL, REDUCE, BUILD, ...) find, call or fill classes. The walk is for the sentence only: it runs after a file was refused, for at most two
-seconds, because it takes a microsecond an opcode. The unpickler itself decides.
+Plain containers, texts, numbers and memo references: what 71 real files hold, and what torch's C++ pickler writes besides. All others find,
+call or fill classes, or are not needed. One regular expression runs over thousands of instructions at a time (0.2 GB/s); the loop sees those
+with a length and stops at whatever the expression does not know. So a refusal names its byte, no length beyond the file and no memo index beyond
+the instructions so far reaches the unpickler. Not `pickletools.genops`: 200 times slower.
 """
 
 from __future__ import annotations
 
 import pickletools
-import time
-from dataclasses import dataclass
+import re
 
-from ingest.parsers.snapshot.source import Bytes, Source
+from ingest.errors import LedgerError
+from ingest.parsers.snapshot.limits import damaged, hostile
+from ingest.parsers.snapshot.source import Bytes
 
-ALLOWED = frozenset((
-    "PROTO", "FRAME", "STOP", "MARK", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE",
-    "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "SETITEM", "SETITEMS", "APPEND", "APPENDS", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1",
-    "BININT2", "LONG1", "LONG4", "BINFLOAT", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
-))
-_SECONDS = 2.0
+PROTOCOLS = (2, 3, 4, 5)
+_SHORT = 32
+_TEXTS = b"|".join(b"\x8c" + re.escape(bytes([size])) + b".{%d}" % size for size in range(_SHORT))
+_LONGS = b"|".join(re.escape(bytes([size])) + b".{%d}" % size for size in range(10))
+_PLAIN = re.compile(
+    rb"(?:[\x94}\]()\x85-\x87eusatN\x88\x89]"  # MEMOIZE, empty containers, MARK, tuples, APPENDS, SETITEMS, SETITEM, APPEND, None, booleans
+    rb"|h.|j.{4}|q.|r..\0\0"  # memo: BINGET, LONG_BINGET, BINPUT, LONG_BINPUT of small indexes
+    rb"|K.|M..|J.{4}|G.{8}|\x8a(?:" + _LONGS + rb")|" + _TEXTS + rb")*+", re.DOTALL)
+_STOP, _LONG_BINPUT, _FRAME = b"."[0], b"r"[0], 0x95
+_LENGTHS = {b"X"[0]: 4, 0x8C: 1, 0x8D: 8, 0x8A: 1, 0x8B: 4}  # BINUNICODE, SHORT_BINUNICODE, BINUNICODE8, LONG1, LONG4: bytes of the length
+_FIXED = {b"h"[0]: 1, b"j"[0]: 4, b"q"[0]: 1, b"K"[0]: 1, b"M"[0]: 2, b"J"[0]: 4, b"G"[0]: 8}
+_CODE = frozenset(("GLOBAL", "STACK_GLOBAL", "INST", "OBJ", "REDUCE", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID"))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The first opcode that is not allowed, by name; `opcode` is None where the stream of opcodes itself breaks at `byte`."""
+def checked_end(data: Bytes) -> int:
+    """The byte after the pickle's STOP. Raises `LedgerError` where anything else than plain data stands before, or the file ends early."""
+    if len(data) < 2 or data[0] != 0x80 or data[1] not in PROTOCOLS:
+        raise damaged("does not begin as a pickle of protocol 2 to 5", 0)
+    at, size = 2, len(data)
+    while True:
+        match = _PLAIN.match(data, at)
+        at = match.end() if match else at
+        if at < size and data[at] == _STOP:
+            return at + 1
+        at = _next(data, at, size)
 
-    opcode: str | None
-    byte: int
+
+def _next(data: Bytes, at: int, size: int) -> int:
+    """The byte after the one instruction at `at`."""
+    code = data[at] if at < size else -1
+    if code in _LENGTHS:
+        end = at + 1 + _LENGTHS[code]
+        end += int.from_bytes(data[at + 1 : end], "little")
+    elif code == _FRAME:
+        end = at + 9
+        if int.from_bytes(data[at + 1 : end], "little") > size - end:
+            raise _cut(at, size)
+    elif code == _LONG_BINPUT:
+        end = at + 5
+        if int.from_bytes(data[at + 1 : end], "little") > at:
+            raise hostile("asks for memory for more objects than it has instructions: LONG_BINPUT", at)
+    elif code in _FIXED:
+        end = at + 1 + _FIXED[code]
+    else:
+        raise _cut(at, size) if code < 0 else _refused(data, code, at)
+    if end > size:
+        raise _cut(at, size)
+    return end
 
 
-def first_refused(data: Bytes, seconds: float = _SECONDS) -> Place | None:
-    """Where a pickle stops being a snapshot's; None where it does not within `seconds`."""
-    until = time.monotonic() + seconds
-    source = Source(data)
-    position = 0
-    try:
-        for count, (opcode, _, at) in enumerate(pickletools.genops(source)):  # type: ignore[arg-type]
-            position = at or 0
-            if opcode.name not in ALLOWED:
-                return Place(opcode.name, position)
-            if not count % 4096 and time.monotonic() > until:
-                return None
-    except (ValueError, UnicodeDecodeError, OverflowError):
-        return Place(None, position)
-    return None
+def _cut(at: int, size: int) -> LedgerError:
+    return damaged(f"ends early: the pickle is cut off or damaged, {size:,} bytes do not hold what it announces", at)
+
+
+def _refused(data: Bytes, code: int, at: int) -> LedgerError:
+    name = next((opcode.name for opcode in pickletools.opcodes if opcode.code == chr(code)), None)
+    if name is None:
+        return damaged(f"is no whole pickle: 0x{code:02x} is no instruction", at)
+    if name not in _CODE:
+        return hostile(f"is a pickle with an instruction that no snapshot has: {name}", at)
+    named = b".".join(bytes(data[at + 1 : at + 120]).split(b"\n")[:2]) if name in ("GLOBAL", "INST") else b""
+    what = f"{name} {ascii(named.decode('latin-1')[:80])[1:-1]}".strip()
+    return hostile(f"is a pickle with instructions to run code, which no snapshot has; nothing was executed: {what}", at)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -88,14 +89,19 @@ class Rows:
         if set(map(type, rows)) - {dict}:
             at = next(index for index, row in enumerate(rows) if type(row) is not dict)
             raise damaged(f"{what} {at:,} is a {type(rows[at]).__name__} where a dictionary is due")
-        for layout, count in Counter(map(tuple, rows)).items():
+        layouts = Counter(map(tuple, rows))
+        self._everywhere = frozenset.intersection(*map(frozenset, layouts)) if layouts else frozenset()
+        self._somewhere = frozenset(key for layout in layouts for key in layout)
+        for layout, count in layouts.items():
             for key in layout:
                 if key not in known:
                     counted(unknown, f"{key_kind} {many(key)}", count)
 
     def values(self, key: str) -> list[Any]:
         """The values as they are, None where a row has none."""
-        return [row.get(key) for row in self._rows]
+        if key in self._everywhere:
+            return list(map(itemgetter(key), self._rows))
+        return [row.get(key) for row in self._rows] if key in self._somewhere else [None] * len(self._rows)
 
     def texts(self, key: str) -> list[Any]:
         """Texts or None."""

@@ -24,8 +24,7 @@ CODE: dict[str, bytes] = {
     "EXT1": b"\x82\x01", "EXT2": b"\x83\x01\x01", "EXT4": b"\x84\x01\x01\x01\x00",
     "PERSID": b"Pid\n", "BINPERSID": b"K\x01Q",
     "BUILD": b"}}X\x01\x00\x00\x00aK\x01sb", "BUILD with slots": b"}N}X\x01\x00\x00\x00aK\x01s\x86b",
-    "REDUCE": b"])R", "NEWOBJ": b"])\x81", "NEWOBJ_EX": b"])}\x92",
-    "NEXT_BUFFER": b"\x97",
+    "REDUCE": b"])R", "NEWOBJ": b"])\x81", "NEWOBJ_EX": b"])}\x92", "BUILD of nothing": b"}Nb",
 }
 """Opcodes that leave one value, to stand anywhere in a pickle. None of them may be in a snapshot."""
 

@@ -49,7 +49,7 @@ def test_code_is_refused_wherever_it_stands(tmp_path: Path, reader: str) -> None
     assert [one["ok"] for one in outcomes] == [False] * 2 * len(names)
     for name, one in zip(names * 2, outcomes, strict=True):
         assert "(byte " in one["what"], name
-        assert name == "NEXT_BUFFER" or "nothing was executed" in one["what"], (name, one)
+        assert "nothing was executed" in one["what"], name
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -62,7 +62,7 @@ def test_lengths_beyond_the_file(tmp_path: Path, reader: str) -> None:
 def test_truncated_at_each_of_200_offsets(tmp_path: Path, reader: str) -> None:
     outcomes = ended(tmp_path, reader, attacks.truncations(200))
     assert [one["ok"] for one in outcomes] == [False] * 200
-    assert all("break" in one["what"] or "cut off" in one["what"] or "begin" in one["what"] for one in outcomes)
+    assert all("cut off" in one["what"] or "begin" in one["what"] for one in outcomes)
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -79,13 +79,14 @@ def test_5000_mutations(tmp_path: Path, reader: str) -> None:
 
 NESTED_LISTS = b"]" * 300_000 + b"a" * 299_999
 NESTED_KEY = b"})" + b"\x85" * 3_000_000 + b"K\x01s"
-ENDLESS_HASH = b"})" + b"2\x86" * 64 + b"K\x01s"
-MANY_DICTIONARIES = b"(" + b"}" * 8_000_000 + b"l"
+ENDLESS_HASH = b")q\x00" + b"".join(b"h%ch%c\x86q%c" % (at, at, at + 1) for at in range(64)) + b"}h@K\x01s"
+MANY_DICTIONARIES = b"](" + b"}" * 8_000_000 + b"e"
 
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(("code", "said"), [
-    (NESTED_LISTS, ""), (NESTED_KEY, ""), (ENDLESS_HASH, ""), (MANY_DICTIONARIES, ""), (attacks.LENGTHS["LONG_BINPUT"], "memory"),
+    (NESTED_LISTS, "no memory snapshot"), (NESTED_KEY, ""), (ENDLESS_HASH, "more than 1 s"), (MANY_DICTIONARIES, "memory"),
+    (attacks.LENGTHS["LONG_BINPUT"], "memory"),
 ], ids=["nested lists", "nested key", "endless hash", "many dictionaries", "memo"])
 def test_bombs_end_in_a_process_of_their_own(tmp_path: Path, reader: str, code: bytes, said: str) -> None:
     """The process may crash, run out of memory or of time: the one that asked gets one sentence."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cli.theory import args_of, read_json, read_lines
@@ -48,19 +47,38 @@ def run(arguments: argparse.Namespace) -> int:
         raise LedgerError("the number of micro-batches is not known", where=arguments.args or arguments.log, todo="give --microbatches N")
     found = _expect(args, microbatches, env, arguments.gpu or gpu, arguments.container, by=arguments.by)
     if arguments.format == "json":
-        print("[" + ",\n".join(json.dumps(as_json(row)) for row in found) + "]")
+        print("[" + ",\n".join(_texts(found)) + "]")
     else:
         print("\n".join(_table(found)))
     return OK
 
 
 def as_json(row: RankExpectation) -> dict[str, Any]:
-    """One row of the fixed face: coordinates, `<class>_bytes`, steady and peak with their intervals, instant and assumptions."""
-    flat = asdict(row)
-    classes, at_peak = flat.pop("classes"), flat.pop("peak_classes")
-    flat["assumptions"] = list(row.assumptions)
-    flat["classes_bytes"], flat["peak_classes_bytes"] = classes, at_peak
-    return flat | {f"{name}_bytes": size for name, size in classes.items()}
+    """One row of the fixed face: coordinates, then what all ranks of its stage share."""
+    return _place(row) | _shared(row)
+
+
+def _place(row: RankExpectation) -> dict[str, Any]:
+    return {"rank": row.rank, "pp": row.pp, "tp": row.tp, "cp": row.cp, "dp": row.dp, "ep": row.ep}
+
+
+def _shared(row: RankExpectation) -> dict[str, Any]:
+    """Bytes by class in steady state and at the peak, their sums with intervals, the instant and what was assumed."""
+    return {
+        "parameters": row.parameters, "classes_bytes": row.classes, "peak_classes_bytes": row.peak_classes,
+        "steady_allocated_bytes": row.steady_allocated_bytes, "steady_low_bytes": row.steady_low_bytes, "steady_high_bytes": row.steady_high_bytes,
+        "peak_allocated_bytes": row.peak_allocated_bytes, "peak_low_bytes": row.peak_low_bytes, "peak_high_bytes": row.peak_high_bytes,
+        "peak_instant": row.peak_instant, "assumptions": list(row.assumptions),
+    }
+
+
+def _texts(rows: Iterable[RankExpectation]) -> Iterator[str]:
+    """Each row as JSON; what a stage's ranks share is rendered once, because there may be thousands of them."""
+    shared: dict[int, str] = {}
+    for row in rows:
+        if row.pp not in shared:
+            shared[row.pp] = json.dumps(_shared(row))[1:]
+        yield json.dumps(_place(row))[:-1] + ", " + shared[row.pp]
 
 
 def _expect(args: dict[str, Any], microbatches: int, env: dict[str, Any], gpu: str | None, container: str | None, *,

@@ -40,6 +40,11 @@ class Environment:
         return self.variables.get("NVTE_ALLOW_NONDETERMINISTIC_ALGO") == "0"
 
     @property
+    def routers_use_te(self) -> bool:
+        """Whether MoE routers run through Transformer Engine's GEMM, whatever the layers are made of (not in the oldest releases)."""
+        return not ("dracooci" in self.container and self.old_container)
+
+    @property
     def old_container(self) -> bool:
         """A long-term-support container, whose libraries are older."""
         return self.container.startswith("lts")

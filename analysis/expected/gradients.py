@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from analysis.expected.allocator import booked
+from analysis.expected.fsdp import divided
 from analysis.expected.model import Options
 from analysis.expected.weights import Buffer
 
 
 def gradient_bytes(chunk: Iterable[Buffer], options: Options, *, expandable: bool) -> int:
     """Bytes of a chunk's gradient buffers."""
-    return sum(booked(buffer.elements * options.gradient_bytes, expandable=expandable) for buffer in chunk)
+    sizes = (buffer.elements * options.gradient_bytes // divided("gradients", options, buffer.shards) for buffer in chunk)
+    return sum(booked(size, expandable=expandable) for size in sizes)

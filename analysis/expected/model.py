@@ -50,6 +50,8 @@ class Model:
     mtp: int
     pattern: str
     mamba: Mamba
+    bf16_layers: frozenset[int]
+    yarn_positions: int
 
     @property
     def query(self) -> int:
@@ -100,7 +102,6 @@ class Options:
     fp8: str | None
     fp8_recipe: str
     fp8_parameters: bool
-    first_last_bf16: int
     recompute: str | None
     recompute_method: str | None
     recompute_layers: int
@@ -159,7 +160,8 @@ def read_model(args: Args) -> Model:
         moe_pattern=_moe_pattern(args, experts), expert_bias=bool(args.get("moe_router_enable_expert_bias")),
         mla=bool(args.get("multi_latent_attention")), q_latent=whole(args, "q_lora_rank", 0, least=0), kv_latent=whole(args, "kv_lora_rank", 32),
         nope_width=whole(args, "qk_head_dim", 128), rope_width=whole(args, "qk_pos_emb_head_dim", 64), value_width=whole(args, "v_head_dim", 128),
-        mtp=whole(args, "mtp_num_layers", 0, least=0), pattern=pattern.split("/")[0], mamba=_mamba(args, hidden))
+        mtp=whole(args, "mtp_num_layers", 0, least=0), pattern=pattern.split("/")[0], mamba=_mamba(args, hidden),
+        bf16_layers=_bf16_layers(args), yarn_positions=_yarn_positions(args))
 
 
 def _groups(args: Args, heads: int) -> int:
@@ -218,7 +220,7 @@ def read_options(args: Args) -> Options:
         fsdp=str(args.get("data_parallel_sharding_strategy") or "no_shard") if fsdp else None,
         fp8=str(args.get("fp8") or args.get("fp8_format")) if args.get("fp8") or args.get("fp8_format") else None,
         fp8_recipe=str(args.get("fp8_recipe") or "delayed"), fp8_parameters=bool(args.get("fp8_param_gather") or args.get("fp8_param")),
-        first_last_bf16=_bf16_ends(args), recompute=granularity,
+        recompute=granularity,
         recompute_method=args.get("recompute_method") or args.get("activations_checkpoint_method"),
         recompute_layers=whole(args, "recompute_num_layers", _old_count(args)), recompute_modules=_modules(args, granularity),
         transformer_engine=(args.get("transformer_impl") or "transformer_engine") != "local", attention=_attention(args),
@@ -266,10 +268,20 @@ def _dtype(args: Args, name: str) -> int:
     return _DTYPES.get(str(args.get(name) or "fp32").split(".")[-1], 4)
 
 
-def _bf16_ends(args: Args) -> int:
+def _bf16_layers(args: Args) -> frozenset[int]:
+    """Layers that a low-precision recipe leaves alone (`first_last_layers_bf16`: by default one at each end)."""
     if not args.get("first_last_layers_bf16"):
+        return frozenset()
+    layers = whole(args, "num_layers")
+    start, end = (whole(args, f"num_layers_at_{where}_in_bf16", 1, least=0) for where in ("start", "end"))
+    return frozenset(layer for layer in range(layers) if layer < start or layer >= layers - end)
+
+
+def _yarn_positions(args: Args) -> int:
+    """Positions whose cosines and sines every latent-attention layer caches: YaRN is Megatron's default rope there; 0 without."""
+    if not args.get("multi_latent_attention") or (args.get("rope_type") or "yarn") != "yarn":
         return 0
-    return whole(args, "num_layers_at_start_in_bf16", 1, least=0) + whole(args, "num_layers_at_end_in_bf16", 1, least=0)
+    return whole(args, "original_max_position_embeddings", 4096)
 
 
 def _modules(args: Args, granularity: Any) -> frozenset[str]:

@@ -9,7 +9,7 @@ MLA down-projections and row-parallel biases are whole on every tensor-parallel 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from analysis.expected.model import Model
@@ -40,7 +40,8 @@ def cell_tensors(model: Model, sizes: ParallelSizes, cell: Cell) -> list[Tensor]
     """Every parameter of one chunk of one stage, in the order they are built. `elements` are those of one rank."""
     tensors = list(_embedding(model, sizes, cell))
     for layer in range(cell.first_layer, cell.first_layer + cell.layers):
-        tensors += layer_tensors(model, sizes, layer_kind(model, layer))
+        built = layer_tensors(model, sizes, layer_kind(model, layer))
+        tensors += [replace(tensor, gemm=False) for tensor in built] if layer in model.bf16_layers else built
     if cell.final_norm:
         tensors += _norm("final_norm", model, model.hidden)
     for _ in range(cell.mtp):

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from analysis.expected.activations import Saved, attention, dense_layer
 from analysis.expected.boundary import boundary_bytes, boundary_tensor, peak_boundary_bytes
+from analysis.expected.caches import rotary_bytes, stand_in_bytes
 from analysis.expected.environment import Environment, attention_kernel
 from analysis.expected.gradients import gradient_bytes
 from analysis.expected.head import batch_bytes, deferred_bytes, embedding_bytes, head_bytes
 from analysis.expected.instants import ChunkBytes, Instant, Moments, fullest
+from analysis.expected.low_precision import quantised_saved, quantised_weight_bytes
 from analysis.expected.model import Model, Options
 from analysis.expected.moe import moe_mlp, routed_tokens
 from analysis.expected.optimizer import copy_widths, optimizer_bytes, state_widths
@@ -58,7 +60,7 @@ def stage_bytes(run: Run, stage: int) -> StageBytes:
     cells = run.layout.of_stage(stage)
     tensors = [cell_tensors(run.model, run.sizes, cell) for cell in cells]
     chunks = [buffers(each, run.sizes, run.options) for each in tensors]
-    classes = _resident(run, chunks)
+    classes = _resident(run, chunks) | _extras(run, [tensor for each in tensors for tensor in each])
     moments = fullest(run.plan, stage, [_chunk(run, cell, each) for cell, each in zip(cells, tensors, strict=True)])
     return StageBytes(sum(elements(each) for each in tensors), classes, tuple(_instants(run, cells, chunks, classes, moments)))
 
@@ -98,6 +100,16 @@ def _resident(run: Run, chunks: list[list[Buffer]]) -> dict[str, int]:
     }
 
 
+def _extras(run: Run, tensors: list[Tensor]) -> dict[str, int]:
+    """Classes that few runs have."""
+    latent = sum(1 for tensor in tensors if tensor.name == "kv_down")
+    return {
+        "quantised_weights": quantised_weight_bytes(tensors, run.options, run.env),
+        "rotary_caches": rotary_bytes(run.model, latent),
+        "stand_in_gradients": stand_in_bytes(tensors, run.options),
+    }
+
+
 def _leftovers(run: Run, chunks: list[list[Buffer]]) -> int:
     """Maps and probabilities that each MoE layer's dispatcher still refers to after the step."""
     layers = sum(1 for chunk in chunks for buffer in chunk for tensor in buffer.tensors if tensor.name == "router")
@@ -112,6 +124,8 @@ def _chunk(run: Run, cell: Cell, tensors: list[Tensor]) -> ChunkBytes:
     saved, window, inside = 0, 0, 0
     for index, kind in _layers(run, cell):
         tensors_kept = layer_saved(run, kind)
+        if index >= cell.layers or cell.first_layer + index not in run.model.bf16_layers:
+            tensors_kept = quantised_saved(tensors_kept, run.options)
         one = kept(tensors_kept, run.model, run.options, full=_whole(run.options, index))
         saved += one.saved
         window = max(window, one.window + backward_bytes(tensors_kept, largest, run.options))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import lcm
 
 from analysis.expected.allocator import booked
+from analysis.expected.fsdp import divided
 from analysis.expected.model import Options
 from analysis.expected.parameters import Group, Tensor
 from analysis.theory.layout import ParallelSizes
@@ -54,5 +55,6 @@ def _buffer(group: Group, tensors: list[Tensor], parts: int, options: Options) -
 def weight_bytes(chunk: Iterable[Buffer], options: Options, *, expandable: bool) -> int:
     """Bytes of a chunk's weights: one tensor a parameter, or one a buffer with the distributed optimizer."""
     if options.distributed_optimizer:
-        return sum(booked(buffer.elements * options.weight_bytes, expandable=expandable) for buffer in chunk)
+        sizes = (buffer.elements * options.weight_bytes // divided("weights", options, buffer.shards) for buffer in chunk)
+        return sum(booked(size, expandable=expandable) for size in sizes)
     return sum(booked(t.elements * options.weight_bytes, expandable=expandable) * t.count for buffer in chunk for t in buffer.tensors)

@@ -18,9 +18,9 @@ _GROUPED_STREAMS = 4
 def workspace_bytes(model: Model, options: Options, env: Environment) -> int:
     """cuBLAS's and Transformer Engine's workspaces."""
     cublas = _THREADS * cublas_workspace(env)
-    if not options.transformer_engine:
+    if not options.transformer_engine and not (model.experts and env.routers_use_te):
         return cublas
-    grouped = _GROUPED_STREAMS if model.experts and model.grouped_gemm and not env.old_container else 0
+    grouped = _GROUPED_STREAMS if options.transformer_engine and model.experts and model.grouped_gemm and not env.old_container else 0
     return cublas + (1 + grouped) * te_workspace(env)
 
 

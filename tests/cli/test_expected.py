@@ -9,7 +9,7 @@ from cli import main
 ARGS = {"hidden_size": 512, "num_layers": 12, "num_attention_heads": 8, "seq_length": 1024, "micro_batch_size": 4, "padded_vocab_size": 50304,
         "bf16": True, "pipeline_model_parallel_size": 2, "world_size": 4}
 KEYS = {"rank", "pp", "tp", "steady_allocated_bytes", "peak_allocated_bytes", "steady_low_bytes", "steady_high_bytes", "peak_low_bytes",
-        "peak_high_bytes", "peak_instant", "assumptions", "weights_bytes", "gradients_bytes", "optimizer_bytes"}
+        "peak_high_bytes", "peak_instant", "assumptions", "classes_bytes", "peak_classes_bytes", "parameters"}
 
 
 def asked(tmp_path, capsys, *options):
@@ -44,7 +44,7 @@ def test_a_batch_answers_every_line_for_its_last_rank(tmp_path, capsys):
     assert main(["expected", "--batch", str(path), "--format", "json"]) == 0
     good, *bad = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
     assert good["rank"] == 3
-    assert good["workspaces_bytes"] == 96 * 2**20
+    assert good["classes_bytes"]["workspaces"] == 96 * 2**20
     assert [set(one) for one in bad] == [{"error"}] * 3
 
 

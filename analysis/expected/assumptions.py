@@ -1,0 +1,66 @@
+"""What an expectation takes for granted, in sentences, and which options it has no price for.
+
+An option that moves memory and is not priced is named with what it would change; it never stops the answer, it widens the interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.expected.environment import Environment
+from analysis.expected.model import Model, Options
+from analysis.theory.arguments import Args
+
+UNPRICED: dict[str, str] = {
+    "fine_grained_activation_offloading": "moves named modules' activations to the host: the peak is lower than said",
+    "cpu_offloading": "moves layers' activations to the host: the peak is lower than said",
+    "cuda_graph_impl": "captured modules keep their tensors in graph pools: more is allocated than said",
+    "enable_cuda_graph": "captured modules keep their tensors in graph pools: more is allocated than said",
+    "external_cuda_graph": "captured modules keep their tensors in graph pools: more is allocated than said",
+    "moe_paged_stash": "preallocates a stash for expert activations: more is allocated than said",
+    "gtp_weight_remat_size": "divides weights and their states further: less is resident than said",
+    "mlp_chunks_for_training": "works on the MLP in chunks: the peak is lower than said",
+    "distribute_saved_activations": "divides saved layer inputs by TP: the peak is lower than said",
+    "num_microbatches_with_partial_activation_checkpoints": "leaves some micro-batches without recomputation: the peak is higher than said",
+    "variable_seq_lengths": "sequences differ in length: activations follow the longest",
+    "packed_sequence": "sequences are packed: activations follow the fullest pack",
+    "tp_comm_overlap": "user buffers for overlapped collectives are not counted",
+    "nccl_ub": "buffers come from a registered pool and are rounded up to its granularity",
+    "hybrid_layer_pattern": "Mamba layers' activations are taken as a dense layer's",
+    "encoder_num_layers": "an encoder beside the decoder is not counted",
+    "vision_model_type": "a vision tower is not counted",
+    "inference_max_requests": "key-value caches of inference are not counted",
+    "perform_rl_step": "rollout and its caches are not counted",
+    "hyper_connections": "the extra residual streams are not counted",
+    "experimental_attention_variant": "attention is taken as the standard kind",
+    "outer_dp_sharding_strategy": "the outer group's sharding is not counted",
+    "optimizer_cuda_graph": "the optimizer's graph pool is not counted",
+}
+"""Options that move memory and have no term here, each with what it would change."""
+
+_OFF: tuple[object, ...] = (None, False, 0, "none", "None", "no_shard", "", [], 1)
+
+
+def unpriced(args: Args) -> list[str]:
+    """Names of unpriced options that are on."""
+    return [name for name in UNPRICED if args.get(name) not in _OFF]
+
+
+def assumptions(args: Args, model: Model, options: Options, env: Environment, kernel: str) -> Iterator[str]:
+    """Everything taken for granted that the arguments or the environment do not say."""
+    if env.gpu is None:
+        yield "GPU not known: workspaces and attention kernel as on compute capability 8.0"
+    if options.attention is None and options.transformer_engine:
+        yield f"attention kernel not asked for: {kernel}, as Transformer Engine would choose here; an older release may have chosen another"
+    if model.experts:
+        yield "routing is balanced: every expert gets the same number of tokens"
+    if options.fused_loss == "te":
+        yield "Transformer Engine 2.18 or later: its fused loss keeps an fp32 gradient"
+    if options.optimizer not in ("adam", "sgd"):
+        yield f"optimizer {options.optimizer}: one fp32 momentum a parameter beside the master weights"
+    if options.legacy_gradients:
+        yield "data-parallel wrapper without contiguous buffers: gradients are held twice during backward, as measured on two runs"
+    if args.get("position_embedding_type") is None:
+        yield "position_embedding_type not given: learned, Megatron's default"
+    for name in unpriced(args):
+        yield f"{name} has no term here: {UNPRICED[name]}"

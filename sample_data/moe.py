@@ -1,7 +1,10 @@
-"""A 16-rank MoE run (PP2, EP8, no sequence parallelism) over 40 steps: the logs of rank 0 and of the last rank, `memory_stats` of all.
+"""A 16-rank MoE run (PP2, EP8, no sequence parallelism) over 50 steps: the logs of rank 0 and of the last rank, and of all ranks `memory_stats`,
+tokens per expert and NCCL's lines.
 
 Routed tokens are conserved: what one expert rank gets more, its seven peers get less. Rank 3 holds popular experts in every step,
-ranks 5 and 6 in a few, so one rank is near its limit always, two now and then. The probe writes interval peaks after each step.
+ranks 5 and 6 in a few, so one rank is near its limit always, two in some of their steps of high load. The probe writes interval peaks after each
+step; the counts of experts add up to the tokens that the peaks were counted from. What lies outside torch is NCCL's buffers, allocation by
+allocation, and the CUDA context, libraries and other processes as one remainder.
 Format of core 0.15 with exact figures; a device total as PyTorch reports it.
 """
 
@@ -13,19 +16,20 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sample_data import printed
-from sample_data.ledger import GIB, MIB, Model, logits_peak, moe_activations, resident, stage_of, up_to
+from sample_data import nccl, printed
+from sample_data.ledger import GIB, MIB, Model, in_flight, logits_peak, moe_activations, resident, stage_of, up_to
 
 MODEL = Model(layers=24, hidden=2048, heads=16, groups=16, kv_channels=128, ffn=10944, vocabulary=102400, sequence=4096, micro_batch=4,
-              tensor=1, pipeline=2, data=8, tied=False, experts=64, top_k=6, expert_ffn=1408, shared_ffn=2816, expert_parallel=8)
-MICRO_BATCHES = 8
+              tensor=1, pipeline=2, data=8, tied=False, experts=16, top_k=2, expert_ffn=5632, shared_ffn=2816, expert_parallel=8)
+MICRO_BATCHES = 4
 GENERATION = "G10"
-STEPS = 40
+STEPS = 50
 STEADY, OCCASIONAL = 3, {5: (9, 22, 31), 6: (14, 27)}
 """Ranks of the first stage whose experts are popular: always, and at these steps."""
+BUSY = {5: (17, 40), 6: (5, 36, 44)}
+"""Steps in which they are loaded well above their usual, and yet not near the limit."""
 DEVICE_BYTES = 85_017_755_648
 OUTSIDE_BYTES = int(2.2 * GIB)
-FIRST_OUTSIDE_BYTES = int(1.4 * GIB)
 SPLIT_RATIO = 1.018
 """Reserved over the peak of allocated: remainders of split blocks."""
 START = datetime(2026, 6, 11, 8, 0, 30)
@@ -41,10 +45,28 @@ def loads() -> list[list[float]]:
 def _load(step: int, chance: random.Random) -> list[float]:
     hot = {STEADY: 1.398 + chance.uniform(-0.012, 0.012)}
     hot |= {rank: 1.385 + chance.uniform(-0.01, 0.01) for rank, steps in OCCASIONAL.items() if step in steps}
+    hot |= {rank: 1.18 + chance.uniform(-0.01, 0.01) for rank, steps in BUSY.items() if step in steps}
     rest = [rank for rank in range(MODEL.expert_parallel) if rank not in hot]
     shares = {rank: 1 + chance.uniform(-0.02, 0.02) for rank in rest}
     scale = (MODEL.expert_parallel - sum(hot.values())) / sum(shares.values())
     return [hot.get(rank, shares.get(rank, 0) * scale) for rank in range(MODEL.expert_parallel)]
+
+
+def routed(rank: int, step: int) -> int:
+    """Tokens that the experts of a rank get in each layer and micro-batch of a step."""
+    return int(loads()[step - 1][rank % MODEL.expert_parallel] * MODEL.top_k * MODEL.tokens)
+
+
+def load_bytes(rank: int, step: int) -> int:
+    """What the routed tokens of a step make a rank hold: saved by each MoE layer and micro-batch in flight, and the dispatch of one layer."""
+    saved = (2 * MODEL.hidden + 6 * MODEL.expert_ffn) * routed(rank, step)
+    stage = stage_of(MODEL, rank)
+    return saved * (MODEL.layers // MODEL.pipeline) * in_flight(MODEL, stage) + 6 * MODEL.hidden * routed(rank, step)
+
+
+def outside(rank: int, step: int) -> int:
+    """What lies outside torch: all of it from step 2 on, when the communicator of all ranks is there too."""
+    return OUTSIDE_BYTES - (nccl.after_first_step(rank).device_bytes if step == 1 else 0)
 
 
 def allocated(rank: int) -> int:
@@ -77,12 +99,33 @@ def files() -> dict[str, str]:
                              moe_router_topk=MODEL.top_k, moe_ffn_hidden_size=MODEL.expert_ffn, moe_layer_freq=1, moe_grouped_gemm=True,
                              moe_shared_expert_intermediate_size=MODEL.shared_ffn, moe_token_dispatcher_type="alltoall",
                              moe_router_load_balancing_type="aux_loss", moe_aux_loss_coeff=0.001)
-    first = [*printed.header(MODEL, args, MICRO_BATCHES), *printed.counts(MODEL, [0]), "training ...",
+    first = [*printed.header(MODEL, args, MICRO_BATCHES), *nccl.before_training(0).text, *printed.counts(MODEL, [0]), "training ...",
              *printed.theory(args, MODEL, MICRO_BATCHES, GENERATION),
-             printed.memory(0, 1, allocated(0), peak(0, 1), reserved(0, 1), exact=True)]
-    last = ["training ...", *_iterations(args)]
+             printed.memory(0, 1, allocated(0), peak(0, 1), reserved(0, 1), exact=True), *nccl.after_first_step(0).text]
+    iterations, end = _iterations(args), MODEL.world - 1
+    last = [*nccl.before_training(end).text, "training ...", iterations[0], *nccl.after_first_step(end).text, *iterations[1:]]
     stats = {f"memory_stats_rank{rank}.jsonl": "".join(_stats(rank, step) for step in range(1, STEPS + 1)) for rank in range(MODEL.world)}
-    return {"rank_0.log": "\n".join(first) + "\n", f"rank_{MODEL.world - 1}.log": "\n".join(last) + "\n", **stats}
+    counts = {f"tokens_per_expert/rank{rank}.jsonl": "".join(_tokens(rank)) for rank in range(MODEL.world)}
+    others = {f"nccl_rank{rank}.log": "\n".join([*nccl.before_training(rank).text, *nccl.after_first_step(rank).text]) + "\n"
+              for rank in range(1, end)}
+    return {"rank_0.log": "\n".join(first) + "\n", f"rank_{end}.log": "\n".join(last) + "\n", **stats, **counts, **others}
+
+
+def _tokens(rank: int) -> list[str]:
+    """A line a step and MoE layer; the counts of a rank's experts add up to `routed` in every layer and micro-batch."""
+    chance = random.Random(rank)
+    experts = (MODEL.experts or 0) // MODEL.expert_parallel
+    lines = []
+    for step in range(1, STEPS + 1):
+        for layer in range(MODEL.layers // MODEL.pipeline):
+            passes = []
+            for _ in range(MICRO_BATCHES):
+                total = routed(rank, step)
+                first = int(total * chance.uniform(0.42, 0.58))
+                passes.append([first, total - first])
+                assert len(passes[-1]) == experts
+            lines.append(json.dumps({"iter": step, "block": "decoder", "layer": layer, "tpe": passes}) + "\n")
+    return lines
 
 
 def _iterations(args: dict[str, Any]) -> list[str]:
@@ -102,7 +145,6 @@ def _at(step: int) -> datetime:
 
 def _stats(rank: int, step: int) -> str:
     now, most, held = allocated(rank), peak(rank, step), reserved(rank, step)
-    outside = FIRST_OUTSIDE_BYTES if step == 1 else OUTSIDE_BYTES
     churn = sum(peak(rank, one) - now for one in range(1, step + 1)) * MICRO_BATCHES
     active, requested = now + 3 * MIB, now - now // 2000
     figures = {
@@ -114,5 +156,5 @@ def _stats(rank: int, step: int) -> str:
     stats |= {"num_alloc_retries": retries(rank, step), "num_ooms": 0, "num_device_alloc": held // (20 * MIB), "num_device_free": 0,
               "max_split_size": -1}
     line = {"rank": rank, "iteration": step, "time": _at(step).replace(tzinfo=UTC).timestamp(), "scope": "interval",
-            "device_total_bytes": DEVICE_BYTES, "device_free_bytes": DEVICE_BYTES - held - outside, "stats": stats}
+            "device_total_bytes": DEVICE_BYTES, "device_free_bytes": DEVICE_BYTES - held - outside(rank, step), "stats": stats}
     return json.dumps(line) + "\n"

@@ -1,9 +1,14 @@
-"""Small snapshots as the objects that torch pickles, in the shapes of its writers."""
+"""Small snapshots as the objects that torch pickles, in the shapes of its writers; and the readers there are."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from ingest.parsers.snapshot import compiled
+
+READERS = ["python", pytest.param("compiled", marks=pytest.mark.skipif(not compiled.available(), reason="the compiled reader was not built"))]
 Object = dict[str, Any]
 FRAME = {"name": "forward", "filename": "model.py", "line": 7}
 OTHER = {"name": "backward", "filename": "autograd.py", "line": 11}

@@ -17,8 +17,8 @@ from ingest.parsers.snapshot.limits import ReadLimits
 from ingest.parsers.snapshot.reading import read_snapshot
 from tests.conftest import ROOT
 from tests.ingest.parsers.snapshot import attacks, made
+from tests.ingest.parsers.snapshot.made import READERS
 
-READERS = ["python"]
 MIB = 2**20
 
 

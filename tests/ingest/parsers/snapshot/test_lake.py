@@ -120,7 +120,7 @@ def test_half_written_is_told_and_read_when_whole(tmp_path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     (_, reason), = ingest([tmp_path / "job"], tmp_path / "lake", workers=1).problems
-    assert "no whole pickle" in reason
+    assert "cut off" in reason or "ends" in reason
     path.write_bytes(whole)
     done = ingest([tmp_path / "job"], tmp_path / "lake", workers=1)
     assert (done.problems, done.rows["snapshot_events"], done.runs) == ((), 15, ("job",))

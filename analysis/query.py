@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 
+from analysis.theory_views import filled
 from ingest.errors import LedgerError
 
 ROW_LIMIT = 10_000
@@ -30,6 +31,7 @@ class Answer:
 def ask(connection: duckdb.DuckDBPyConnection, query: str, *, rows: int = ROW_LIMIT, seconds: float = SECONDS_LIMIT) -> Answer:
     """The answer to one SELECT on a connection of `analysis.database.locked`. Raises LedgerError for anything else, an error in it, or a time-out."""
     statement = _only_select(connection, query)
+    filled(connection, query)
     timer = threading.Timer(seconds, connection.interrupt)
     timer.start()
     try:

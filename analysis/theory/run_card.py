@@ -49,8 +49,13 @@ def run_cards(connection: duckdb.DuckDBPyConnection, run: str) -> list[RunCard]:
 def _card(run: str, attempt: dict[str, Any], arguments: list[dict[str, Any]], reports: list[dict[str, Any]]) -> RunCard:
     known = run_arguments(arguments, [attempt])
     last: dict[str, Any] = reports[-1] if reports else {"artifact": None, "line": None, "iteration": None, "producer": None, "text": ""}
-    card = _foreign(last["producer"]) if last["producer"] not in _MEGATRON else _judged(last["text"] or "", known, has_arguments=bool(arguments))
+    card = card_of(last["text"] or "", last["producer"], known, has_arguments=bool(arguments))
     return RunCard(run, attempt["run_index"], last["artifact"], last["line"], last["iteration"], card)
+
+
+def card_of(text: str, producer: str | None, known: RunArguments, *, has_arguments: bool) -> Card:
+    """The card of one attempt's last block: of the lines alone where there are no arguments, or none that can be computed with."""
+    return _judged(text, known, has_arguments=has_arguments) if producer in _MEGATRON else _foreign(str(producer))
 
 
 def _judged(text: str, known: RunArguments, *, has_arguments: bool) -> Card:

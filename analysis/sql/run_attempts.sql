@@ -18,7 +18,7 @@ WITH attempt AS (
     SELECT
         run, run_index,
         MIN(artifact) AS artifact, MIN(month) AS month, MIN(cluster) AS cluster, MIN(line) AS line,
-        MAX(framework) AS framework, MAX(framework_version) AS framework_version, MAX(world_size) AS world_size,
+        COALESCE(MAX(CASE WHEN framework <> 'megatron-lm' THEN framework END), MAX(framework)) AS framework, MAX(framework_version) AS framework_version, MAX(world_size) AS world_size,
         MAX(tensor_model_parallel_size) AS tensor_model_parallel_size, MAX(pipeline_model_parallel_size) AS pipeline_model_parallel_size,
         MAX(virtual_pipeline_model_parallel_size) AS virtual_pipeline_model_parallel_size, MAX(context_parallel_size) AS context_parallel_size,
         MAX(expert_model_parallel_size) AS expert_model_parallel_size, MAX(expert_tensor_parallel_size) AS expert_tensor_parallel_size,
@@ -58,7 +58,9 @@ WITH attempt AS (
     WHERE rank IS NOT NULL AND COALESCE(valid, TRUE)
     GROUP BY run, run_index
 ), steps AS (
-    SELECT run, run_index, MIN(iteration) AS first_iteration, MAX(iteration) AS last_iteration, MAX(train_iterations) AS train_iterations
+    SELECT
+        run, run_index, MIN(iteration) AS first_iteration, MAX(iteration) AS last_iteration, MAX(train_iterations) AS train_iterations,
+        MIN(iterations.timestamp) AS first_time, MAX(iterations.timestamp) AS last_time
     FROM iterations
     GROUP BY run, run_index
 )
@@ -73,7 +75,7 @@ SELECT
     COALESCE(facts.expert_tensor_parallel_size, printed.expert_tensor_parallel_size) AS expert_tensor_parallel_size,
     COALESCE(facts.data_parallel_size, printed.data_parallel_size) AS data_parallel_size,
     facts.num_microbatches, facts.vocab_size, facts.padded_vocab_size, facts.params_dtype, facts.gpu_name, facts.capacity_bytes,
-    facts.started_at, facts.ended_at, facts.line, COALESCE(rank_count.ranks_seen, 0) AS ranks_seen,
+    LEAST(facts.started_at, steps.first_time) AS started_at, GREATEST(facts.ended_at, steps.last_time) AS ended_at, facts.line, COALESCE(rank_count.ranks_seen, 0) AS ranks_seen,
     COALESCE(measured_count.ranks_measured, 0) AS ranks_measured, steps.first_iteration, steps.last_iteration, steps.train_iterations
 FROM attempt
 LEFT JOIN facts ON facts.run = attempt.run AND facts.run_index = attempt.run_index

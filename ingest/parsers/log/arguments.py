@@ -14,12 +14,17 @@ from ingest.parsers.log.records import Context, Fed, LogLine
 _HEADER = re.compile(r"^[> ]*-{12,}\s*(?P<title>[A-Za-z][^-]*?)\s*-{12,}\s*$")
 _FOOTER = re.compile(r"-{8,}\s*end of (?P<title>[^-]+?)\s*-{8,}")
 _DOTTED = re.compile(r"^\s*(?:> )?\s*(?P<name>[A-Za-z_]\w*) (?P<dots>\.{3,})(?: (?P<value>.*))?$")
-_LONG = re.compile(r"^  (?P<name>[A-Za-z_]\w{30,})  (?P<value>.*)$")
+_LONG = re.compile(r"^(?:> )? {0,2}(?P<name>[A-Za-z_]\w{30,})  (?P<value>.*)$")
 _TYPED = re.compile(r"^\s*(?P<name>[A-Za-z_]\w*)\s+: (?P<value>.*) \((?P<type>NoneType|bool|int|float|str|list|dict|tuple|dtype|[\w.]+)\)\s*$")
 _CONFIG = re.compile(r"(?P<what>DistributedDataParallelConfig|OptimizerConfig)\((?P<body>.*)\)")
 _ITEM = re.compile(r"(?P<name>[A-Za-z_]\w*)=")
 _OPTION = re.compile(
-    r"(?<!\S)--(?P<name>[a-z][a-z0-9-]*[a-z0-9])(?:[= ]+(?P<value>(?!-[-a-z])(?:'[^']*'|\"[^\"]*\"|[^\s\\|;&]+)))?")
+    r"(?<![\w/-])--(?P<name>[a-z][a-z0-9_-]*[a-z0-9])(?:[= ]+(?P<value>(?!-[-a-z])(?:'[^']*'|\"[^\"]*\"|[^\s\\|;&'\"]+)))?"
+    r"(?P<more>(?: +(?!-[-a-z])[^\s\\|;&'\"]+)*)")
+_TOKENS = re.compile(r"\['[^\]]*'--[^\]]*\]")
+"""A command as Python prints its list of words."""
+_MANY = re.compile(r"data_path$|^blend")
+"""Options that take many words."""
 _RUN_SIZES = ("world_size", "tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
               "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "data_parallel_size", "padded_vocab_size")
 _NEVER = re.compile(
@@ -29,9 +34,13 @@ LONGEST_DUMP = 3_000
 
 
 class ArgumentDumps:
-    """Opens a dump at its header; bare and typed lines count alone."""
+    """Opens a dump at its header; bare and typed lines count alone.
 
-    literals = ("--- ", "---\t", " ...", "(NoneType)", "(bool)", "(int)", "(float)", "(str)", "(list)", "(dict)", "(tuple)", "dtype)")
+    Behind an argument's dots stands a blank or the line's end (in JSON a quote or a backslash): timers have a colon there, and are many.
+    """
+
+    literals = ("--- ", "---\t", "... ", "...\n", "...\r", "...\\", '..."', "(NoneType)", "(bool)", "(int)", "(float)", "(str)",
+                "(list)", "(dict)", "(tuple)", "dtype)")
 
     def take(self, line: LogLine, context: Context) -> bool:
         """True where a dump opens or the line is an argument."""
@@ -125,10 +134,15 @@ class CommandLines:
 
     def take(self, line: LogLine, context: Context) -> bool:
         """One argument an option; an option without a value is True, as Megatron's flags are."""
-        found = list(_OPTION.finditer(line.text))
+        found = list(_OPTION.finditer(_TOKENS.sub(_spoken, line.text)))
         for option in found:
-            _emit(context, line, option["name"].replace("-", "_"), (option["value"] or "True").strip("'\""), "command_line")
+            name, value = option["name"].replace("-", "_"), (option["value"] or "True").strip("'\"")
+            _emit(context, line, name, value + (option["more"] if _MANY.search(name) else ""), "command_line")
         return bool(found)
+
+
+def _spoken(match: re.Match[str]) -> str:
+    return " ".join(word for word in re.findall(r"'([^']*)'", match.group()))
 
 
 def _emit(context: Context, line: LogLine, name: str, value: str, origin: str) -> None:

@@ -15,9 +15,9 @@ _COUNT = re.compile(
     r"\((?P<tp>\d+)(?:, (?P<gtp>\d+))?, (?P<pp>\d+)\)): (?P<count>\d+)(?=\D|$)")
 _BUCKET = re.compile(
     r"Params for bucket (?P<index>\d+) \((?P<count>\d+) elements"
-    r"(?:, (?P<padded>\d+) padded size)?(?P<more>[^)]*(?:\(s\)[^)]*)?)\):?")
+    r"(?:, (?P<padded>\d+) padded size)?(?P<more>(?:[^()]|\(s\))*)\):?")
 _BUCKETS = re.compile(r"Number of buckets for gradient all-reduce / reduce-scatter: (\d+)")
-_NAME = re.compile(r"^\s+(?P<name>[\w.]+)(?: \((?P<note>[^)]*)\))?\s*$")
+_NAME = re.compile(r"^\s*(?P<name>\w+(?:\.\w+)+)(?: \((?P<note>[^)]*)\))?\s*$")
 
 
 class ParameterCounts:

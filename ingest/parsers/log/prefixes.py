@@ -32,7 +32,7 @@ PREFIXES: tuple[tuple[str, re.Pattern[str]], ...] = tuple((name, re.compile(patt
     ("logging", rf"\s*\[(?P<at>{STAMP})\] ?\[{_LEVEL} *\] ?(?:\[(?!\S*:see_mem)[\w./-]+(?::\d+)?(?::\w+)?\]:? ?)?"),
     ("nemo", rf"\s*\[NeMo [IWED] (?P<at>{STAMP}) [\w.]+:\d+\]\s?"),
     ("stamp_bracket", rf"\s*\[(?P<at>{STAMP})\]:?\s+(?=\S)"),
-    ("level_bracket", rf"\s*\[{_LEVEL}(?::\w+)?\]:?\s(?!\d{{4}}-)"),
+    ("level_bracket", rf"\s*\[{_LEVEL}(?::(?P<logger>\w+))?\]:?\s(?!\d{{4}}-)"),
     ("python", rf"\s*(?P<at>{STAMP})\s+(?:- )?(?:[\w.]+ - )?{_LEVEL}(?: -|:)? (?:\[[\w./-]+:\d+\]:? ?)?"),
     ("stamp_bare", rf"\s*(?P<at>{STAMP})\s(?=[A-Za-z\[(])"),
     ("loguru", rf"\s*(?P<at>{STAMP}) \| \w+ *\| [\w.<>]+:[\w.<>]+:\d+ - "),
@@ -42,7 +42,9 @@ PREFIXES: tuple[tuple[str, re.Pattern[str]], ...] = tuple((name, re.compile(patt
     ("torchx", r"(?P<role>[A-Za-z][\w-]*)/(?P<replica>\d+) (?=\[)"),
     ("comment", r"\s*# (?=\[)"),
     ("task", r"\s{0,6}(?P<task>\d{1,6}):\s"),
-    ("pdsh", r"(?P<host>[A-Za-z][\w-]*\d[\w.-]*|\d{1,3}(?:\.\d{1,3}){3}): "
+    ("pdsh", r"(?P<host>(?:[a-z][a-z0-9]*(?:-[a-z0-9]+)*-[a-z]*\d+|(?:c?node|host|gpu|worker|dgx|compute|cn|nid|gn|srv)[a-z]*\d+)(?:\.[\w.-]+)?): "
+             r"(?=\S| )"),
+    ("pdsh_other", r"(?P<host>[A-Za-z][\w-]*\d[\w.-]*|\d{1,3}(?:\.\d{1,3}){3}): "
              r"(?=[\[ ]|\d{1,6}: |torch\.|Traceback|  File|RuntimeError|after \d|iteration )"),
 ))
 RANK = re.compile(r"\s*\[rank(?P<rank>\d+)\]:\s?")

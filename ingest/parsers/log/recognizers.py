@@ -5,6 +5,7 @@ from __future__ import annotations
 from ingest.parsers.log.arguments import ArgumentDumps, CommandLines, ConfigReprs
 from ingest.parsers.log.device_tables import Tables
 from ingest.parsers.log.events import JobEvents
+from ingest.parsers.log.frameworks import Frameworks
 from ingest.parsers.log.iterations import IterationLines
 from ingest.parsers.log.memory import MemoryLines
 from ingest.parsers.log.nccl import NcclLines
@@ -21,4 +22,5 @@ from ingest.parsers.log.world import WorldLines
 RECOGNIZERS: tuple[Recognizer, ...] = (
     MemoryLines(), IterationLines(), TheoryBlocks(), ParameterCounts(), WorldLines(), ArgumentDumps(), ConfigReprs(), CommandLines(),
     OutOfMemory(), JobEvents(), PhaseLines(), Summaries(), Tables(), SmiCsv(), NcclLines(), EnvironmentLines(),
+    Frameworks(),
 )

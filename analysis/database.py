@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from analysis.expert_load import load_rules
 from analysis.rank_layout import rank_layout
 from ingest.errors import LedgerError
 from ingest.tables import BY_NAME, TABLES, Table, arrow_schema
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-VIEWS = ("run_attempts", "rank_latest", "rank_capacity", "rank_headroom", "rank_steps", "device_latest", "stage_memory", "coverage",
+VIEWS = ("run_attempts", "rank_latest", "rank_capacity", "rank_headroom", "rank_steps", "rank_load", "device_latest", "stage_memory", "coverage",
          "snapshot_levels")
-"""Every view of `analysis/sql`, each after those it reads; `rank_layout` stands between the first and the second."""
+"""Every view of `analysis/sql`, each after those it reads; `rank_layout` and `load_rules` stand between the first and the second."""
 
 _TYPES = {
     "string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP",
@@ -132,16 +133,17 @@ def _with_views(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnect
         connection.execute(f"CREATE {kind} {table.name} AS {_visible(table)}")
     for name in VIEWS:
         if name == "rank_latest":
-            _place_ranks(connection)
+            _made(connection, "rank_layout", rank_layout(connection))
+            _made(connection, "load_rules", load_rules(connection))
         connection.execute(f"CREATE {'TABLE' if name == 'run_attempts' else 'VIEW'} {name} AS {view_text(name)}")
     return connection
 
 
-def _place_ranks(connection: duckdb.DuckDBPyConnection) -> None:
-    """The table `rank_layout`: where each rank seen sits, by the arguments of its run."""
-    connection.register("placed_ranks", rank_layout(connection))
-    connection.execute("CREATE TABLE rank_layout AS SELECT * FROM placed_ranks")
-    connection.unregister("placed_ranks")
+def _made(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    """A table of what Python works out from a run's arguments: where each rank seen sits, how many bytes a routed token is."""
+    connection.register("given_rows", rows)
+    connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given_rows")
+    connection.unregister("given_rows")
 
 
 def _visible(table: Table) -> str:

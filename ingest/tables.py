@@ -217,6 +217,7 @@ TABLES: tuple[Table, ...] = (
         _c("repeated", "bool", "true where the counts repeat an earlier entry of a list whose entries all pair up so: what recomputation leaves"),
         _c("expert", "int32", "local expert index on the rank"),
         _c("tokens", "int64", "tokens routed to the expert", "tokens"),
+        _c("pass_tokens", "int64", "tokens of all experts of the rank in that layer and pass", "tokens"),
     )),
     Table("oom_events", "one out-of-memory error", (
         *_RANK, _STEP,

@@ -161,7 +161,8 @@ class _Reader:
             "run_index": attempts.astype(np.int32)[row_line], "iteration": counts.step[row_line], "block": counts.block.take(pa.array(row_line)),
             "mtp_index": depth, "layer": counts.layer.astype(np.int32)[row_line],
             "microbatch": np.repeat(_positions(counts.passes).astype(np.int32), counts.experts), "repeated": _repeated(counts),
-            "expert": _positions(counts.experts).astype(np.int32), "tokens": counts.tokens, "line": counts.number[row_line]}
+            "expert": _positions(counts.experts).astype(np.int32), "tokens": counts.tokens,
+            "pass_tokens": np.repeat(_sums(counts.tokens, counts.experts), counts.experts), "line": counts.number[row_line]}
         return pa.table(columns if self.rank is None else columns | {"rank": np.full(total, self.rank, np.int32)})
 
     def _attempts(self, orders: Array, after: int | None) -> Array:
@@ -226,6 +227,16 @@ def _positions(lengths: Array) -> Array:
 
     positions: Array = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return positions
+
+
+def _sums(values: Array, lengths: Array) -> Array:
+    """The sum of each of consecutive groups of these lengths."""
+    import numpy as np
+
+    ends = np.concatenate([[0], np.cumsum(values)])
+    stops = np.cumsum(lengths)
+    sums: Array = ends[stops] - ends[stops - lengths]
+    return sums
 
 
 def _repeated(counts: Counts) -> Array:

@@ -56,7 +56,7 @@ class Frameworks:
 
 def _prefix(line: LogLine) -> str:
     """What of the taken prefix is a mark."""
-    known = {"primus": "[rank-0/0][", "nemo": "[NeMo I "}.get(line.prefix["launcher"], "")
+    known = {"primus": "[rank-0/0][", "nemo": "[NeMo I ", "mindspeed": "MindSpeed "}.get(line.prefix["launcher"], "")
     actor, logger = line.prefix.get("actor"), line.prefix.get("logger")
     return known + (f"({actor} pid=" if actor else "") + (f"[INFO:{logger}]" if logger else "")
 

@@ -15,6 +15,7 @@ from analysis.theory.last_stage import LastStage
 if TYPE_CHECKING:
     from analysis.communication_rows import Communication
     from analysis.findings.model import Finding
+    from analysis.reconcile import Ledger
 
 Class = Literal["stable", "occasional", "clear", "insufficient", "undetermined"]
 Level = Literal["oom", "near", "clear", "insufficient", "undetermined", "unknown"]
@@ -301,7 +302,7 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The branch card of the attempt; its line numbers count from `source`."""
+    """The branch card of the attempt; its line numbers count the lines of the printed text, `source` is that text's last line."""
 
     card: Card
     source: Source | None
@@ -336,3 +337,4 @@ class Overview:
     findings: tuple[Finding, ...] = ()
     communication: Communication | None = None
     logits: LastStage | None = None
+    ledger: Ledger | None = None

@@ -15,6 +15,8 @@ from ingest.errors import LedgerError
 
 AROUND = 3
 WIDTH = 400
+BLOCK_LINES = 400
+"""So far above its last line a block's other lines are looked for."""
 LINES_READ = 2_000_000
 """A line further down is not looked for: the page would wait for it."""
 
@@ -43,6 +45,27 @@ def context(path: str, line: int) -> str:
     except (OSError, LedgerError):
         return ""
     return "\n".join(f"{'>' if number == line else ' '} {number:>7}  {_text(raw)}" for number, raw in kept)
+
+
+def located(last: Source, words: str) -> Source:
+    """The line of a printed block that has these words, looked for upward from the block's last line; the last line where it is not found.
+
+    Lines of other ranks fall between those of a block, so that counting back from its end would name the wrong one.
+    """
+    line = None if last.line is None else _line_of(last.artifact, last.line, " ".join(words.split()))
+    return last if line is None else Source(last.artifact, line)
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _line_of(path: str, last: int, words: str) -> int | None:
+    if last > LINES_READ or not words or not Path(path).is_file():
+        return None
+    try:
+        with open_stream(path) as stream:
+            above = deque(islice(enumerate(stream, 1), last), maxlen=BLOCK_LINES)
+    except (OSError, LedgerError):
+        return None
+    return next((number for number, raw in reversed(above) if words in " ".join(raw.decode("utf-8", "replace").split())), None)
 
 
 def _text(raw: bytes) -> str:

@@ -1,14 +1,22 @@
-"""Theory: which formula printed the footprint, the evidence, and what it left out for this run."""
+"""Theory: which formula printed the footprint, its terms with this run's numbers, the evidence, what it left out, and the last stage's head."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 import streamlit as st
 
 from analysis import charts
-from analysis.rows import Branch, Overview
+from analysis.rows import Branch, Overview, Source
+from analysis.theory.last_stage import LastStage
+from analysis.theory.terms import Part, Term, symbols_of
+from analysis.theory_charts import last_stage_bars, term_bars
 from analysis.verdict import size_text
-from app_pages._origin import origin
+from app_pages._origin import located, origin
 from app_pages._shared import chosen_overview, gib, safe, section
+
+_BYTES = {"GiB": st.column_config.NumberColumn(format="%.3f"), "bytes": st.column_config.NumberColumn(format="localized")}
 
 
 def show() -> None:
@@ -18,11 +26,14 @@ def show() -> None:
     st.caption(safe(f"{found.run}, attempt {found.run_index}"))
     if found.branch is None:
         st.info("Neither a printed footprint nor arguments are in the artifacts: the branch cannot be told.", icon=":material/account_tree:")
-        return
-    _branch(found.branch)
-    _evidence(found.branch)
-    _left_out(found.branch)
-    _printed(found)
+    else:
+        _branch(found.branch)
+        _formula(found.branch)
+        _evidence(found, found.branch)
+        _left_out(found.branch)
+        _printed(found)
+    if found.logits is not None:
+        _last_stage(found.logits)
 
 
 def _branch(branch: Branch) -> None:
@@ -32,22 +43,74 @@ def _branch(branch: Branch) -> None:
         st.metric("Confidence", card.confidence, width="content")
         st.metric("Generations", ", ".join(card.generations) or "not decided", width="content",
                   help="Versions of the formula that print this very text")
-        if card.other_branch and card.other_branch.total_bytes is not None:
-            st.metric(f"The other branch ({card.other_branch.branch})", size_text(card.other_branch.total_bytes), width="content",
-                      help=f"{card.other_branch.total_bytes:,.0f} bytes in total, for the same arguments")
     if card.releases:
         st.caption(safe(f"In releases {', '.join(card.releases)}"))
 
 
-def _evidence(branch: Branch) -> None:
+def _formula(branch: Branch) -> None:
+    """The terms of the branch that was applied, a bar of them, and the other branch beside it."""
+    card = branch.card
+    section("The formula with this run's numbers")
+    if not card.terms:
+        st.caption("The arguments that would fill the formula are not in the artifacts, or do not give the printed text.")
+        return
+    own, other = st.columns(2, gap="large")
+    with own:
+        st.markdown(f"**{safe(card.branch)}**, as {safe(card.generations[-1])} counts it")
+        _terms(card.terms)
+    with other:
+        _other_branch(branch)
+    st.altair_chart(term_bars(card.terms), alt="Bars of the formula's terms, in GiB")
+    st.caption(safe(", ".join(f"{name} = {meaning}" for name, meaning in symbols_of(card.terms).items())))
+
+
+def _other_branch(branch: Branch) -> None:
+    other = branch.card.other_branch
+    if other is None:
+        return
+    st.markdown(f"**{safe(other.branch)}**, what the other branch would have said")
+    if other.total_bytes is None:
+        st.caption("It prints no number in this generation.")
+        return
+    _terms(other.terms)
+    st.text(f"weight and optimizer, the same; total: {other.total_bytes:,.0f} B = {size_text(other.total_bytes)}")
+
+
+def _terms(found: Sequence[Term]) -> None:
+    """Each part: its sum in words a reader can compare with the printed line, and its terms in a table."""
+    for part in ("weight_and_optimizer", "activation"):
+        own = sorted((term for term in found if term.part == part), key=lambda term: -term.bytes)
+        if own:
+            st.text(_sum_of(part, own))
+            st.dataframe([{"term": term.name.replace("_", " "), "symbols": term.symbols, "numbers": term.numbers, "GiB": gib(term.bytes),
+                           "bytes": term.bytes} for term in own], hide_index=True, column_config=_BYTES)
+
+
+def _sum_of(part: Part, own: Sequence[Term]) -> str:
+    total = math.fsum(term.bytes for term in own)
+    return f"{part.replace('_', ' ')}: {' + '.join(f'{term.bytes:,.0f}' for term in own)} = {total:,.0f} B = {total / 2**20:.2f} MB as printed"
+
+
+def _evidence(found: Overview, branch: Branch) -> None:
+    """Reasons and contradictions, each over the line that shows it."""
     section("Evidence")
-    base = branch.source.line if branch.source else None
+    lines = (found.theory.text or "").splitlines() if found.theory else []
     for one in branch.card.evidence:
-        at = "" if one.line is None or base is None else f" (line {base + one.line - 1})"
-        st.text(f"{one.kind}: {one.sentence}{at}")
+        _reason(f"{one.kind}: {one.sentence}", None if branch.source is None or one.line is None or one.line > len(lines) else
+                located(branch.source, lines[one.line - 1]))
+    dumped = found.configuration.source
     for clash in branch.card.contradictions:
-        at = "" if clash.argument_line is None else f" (argument on line {clash.argument_line})"
-        st.warning(safe(clash.sentence + at), icon=":material/report:")
+        st.warning(safe(clash.sentence), icon=":material/report:")
+        if clash.argument_line is not None and dumped is not None:
+            _reason(f"the argument {clash.argument}", Source(dumped.artifact, clash.argument_line))
+
+
+def _reason(words: str, source: Source | None) -> None:
+    if source is None:
+        st.text(words)
+        return
+    with st.expander(safe(words)):
+        origin(source)
 
 
 def _left_out(branch: Branch) -> None:
@@ -61,6 +124,21 @@ def _left_out(branch: Branch) -> None:
     st.dataframe(rows, hide_index=True, column_config={"GiB": st.column_config.NumberColumn(format="%+.2f"),
                                                        "bytes": st.column_config.NumberColumn(format="localized")})
     st.caption("Estimates of one effect each, on the stage named; they overlap and are not meant to be added up.")
+
+
+def _last_stage(found: LastStage) -> None:
+    """Predicted head against the measured surplus, with its parts."""
+    section("Last stage: output weight, logits and loss")
+    st.markdown(f"**{safe(found.verdict.replace('_', ' '))}**: {safe(found.reason)}")
+    if found.surplus_low_bytes is not None and found.surplus_high_bytes is not None:
+        st.altair_chart(last_stage_bars(found.parts, (found.surplus_low_bytes, found.surplus_high_bytes)),
+                        alt="Ranges of the parts of the last stage's surplus, in GiB")
+    if found.parts:
+        rows = [{"part": part.name.replace("_", " "), "when": part.when, "of": part.of, "low GiB": gib(part.low_bytes),
+                 "high GiB": gib(part.high_bytes)} for part in found.parts]
+        st.dataframe(rows, hide_index=True, column_config={name: st.column_config.NumberColumn(format="%.3f") for name in ("low GiB", "high GiB")})
+    for sentence in found.assumptions:
+        st.caption(safe(sentence))
 
 
 def _printed(found: Overview) -> None:

@@ -116,8 +116,9 @@ def _shown(card: dict[str, Any]) -> str:
     head = f"run {card['run']} attempt {card['run_index']}\n" if "run" in card else ""
     lines = [f"branch       {card['branch']} ({card['confidence']})", f"generations  {', '.join(card['generations']) or 'none'}",
              f"releases     {', '.join(card['releases']) or 'none'}"]
-    lines += [f"evidence     {_at(one)}{one['sentence']}" for one in card["evidence"]]
-    lines += [f"contradicts  {_at(one)}{one['sentence']}" for one in card["contradictions"]]
+    of = f" of the block that ends on line {card['line']}" if card.get("line") else ""
+    lines += [f"evidence     {_at(one, of)}{one['sentence']}" for one in card["evidence"]]
+    lines += [f"contradicts  {_at(one, of)}{one['sentence']}" for one in card["contradictions"]]
     for one in card["left_out"]:
         lines.append(f"left out     {one['bytes'] / GIB:+9.3f} GiB on the {one['stage']} stage: {one['name']}, {one['sentence']}")
     lines += _terms(f"terms        as {card['generations'][-1]} counts them", card["terms"]) if card["terms"] else []
@@ -138,5 +139,5 @@ def _gib(value: float | None, name: str) -> str:
     return f"no {name}" if value is None else f"{name} {value / GIB:.3f} GiB"
 
 
-def _at(one: dict[str, Any]) -> str:
-    return f"line {one['line']}: " if one["line"] else ""
+def _at(one: dict[str, Any], of: str) -> str:
+    return f"line {one['line']}{of}: " if one["line"] else ""

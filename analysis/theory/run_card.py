@@ -26,7 +26,8 @@ _MEGATRON = (None, "megatron-lm")
 
 @dataclass(frozen=True, slots=True)
 class RunCard:
-    """The card of one attempt; `line` is the block's line in `artifact`, to which the card's own line numbers are relative."""
+    """The card of one attempt; `line` is that of the block's footprint, its last, in `artifact`. The card's own line numbers count the lines of
+    the block's text from 1: other ranks' lines may fall between them in the artifact."""
 
     run: str
     run_index: int

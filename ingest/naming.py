@@ -41,6 +41,9 @@ _AUXILIARY = re.compile(
     re.IGNORECASE,
 )
 
+_STEP = re.compile(r"(?:iter(?:ation)?|step)[-_]?\d+(?:_exit)?", re.IGNORECASE)
+"""A folder of what was written at one step of a run (torchtitan's snapshots)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -115,7 +118,7 @@ def _home_of_auxiliary(named: Named, home: str | None, groups: dict[str, set[str
             return str(candidate)
         if home is not None and str(candidate) == home:
             break
-    while len(folder.parts) > 1 and str(folder) != home and _AUXILIARY.search(folder.name):
+    while len(folder.parts) > 1 and str(folder) != home and (_AUXILIARY.search(folder.name) or _STEP.fullmatch(folder.name)):
         folder = folder.parent
     return str(folder)
 

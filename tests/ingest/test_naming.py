@@ -31,6 +31,9 @@ def test_auxiliary_files_belong_to_the_run_of_their_folder() -> None:
         "/d", "r/train.log", "r/memory_stats_3.json", "r/tokens_per_expert.jsonl", "r/snapshots/rank0.pickle", "r/nccl.rank2.log"
     ) == ["r"] * 5
     assert names("/d/m", "memory_stats/rank_0.json", "memory_stats/rank_1.json") == ["m"] * 2
+    steps = ("memory_snapshot/iteration_10/rank0_memory_snapshot.pickle", "memory_snapshot/iteration_12_exit/rank3_memory_snapshot.pickle")
+    assert names("/d/m", *steps) == ["m"] * 2
+    assert names(None, *steps) == ["data"] * 2
 
 
 def test_scripts_and_notes_beside_a_log_make_no_runs() -> None:

@@ -33,6 +33,8 @@ def read_snapshot(path: str | Path, reader: str = "auto", limits: ReadLimits | N
 
     Raises `LedgerError`, one sentence, for a file that cannot be read, names code, is damaged, is no snapshot or needs too much.
     """
+    if Path(path).exists() and not Path(path).is_file():
+        raise LedgerError("is no regular file", where=str(path), todo="give a file of torch.cuda.memory._dump_snapshot")
     with open_stream(path, Limits(total_bytes=memory_ceiling_bytes())) as stream:
         return read_stream(stream, str(path), reader, limits)
 
@@ -51,6 +53,9 @@ def read_stream(stream: BinaryIO, where: str, reader: str = "auto", limits: Read
             if size > limits.file_bytes:
                 raise too_large(f"holds {size:,} bytes of pickle, more than the {limits.file_bytes:,} that may be read")
             return _in_child(file, name, limits)
+    except OSError as error:
+        todo = "make room in the temporary folder, or name another by TMPDIR"
+        raise LedgerError(f"cannot be unpacked: {error.strerror or error}", where=where, todo=todo) from error
     except LedgerError as error:
         raise LedgerError(error.what, where=error.where or where, todo=error.todo, exit_code=error.exit_code) from None
 

@@ -14,8 +14,9 @@ from ingest.parsers.snapshot import pickled
 from ingest.parsers.snapshot.limits import limits_for
 from ingest.parsers.snapshot.peaks import DevicePeaks, peaks, rounded, unsplit
 from ingest.parsers.snapshot.reading import read_snapshot
+from sample_data.snapshots import write
 from tests.ingest.parsers.snapshot import made
-from tests.ingest.parsers.snapshot.made import BASE, event
+from tests.ingest.parsers.snapshot.made import BASE, READERS, event
 
 MIB = 2**20
 
@@ -91,3 +92,17 @@ def test_real_files(shared: Path) -> None:
             for key in ("frees_without_alloc", "allocs_without_frames"):
                 assert one.irregularities.get(key, 0) == want[key], (name, key)
             assert want["peak_requested_bytes"] <= one.peak_allocated_low_bytes <= one.peak_allocated_high_bytes <= one.peak_reserved_bytes
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("events", [100_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+def test_generated_files_whose_peaks_are_known(tmp_path: Path, reader: str, events: int) -> None:
+    """The generator ran forward: its peaks do not come from a backward walk."""
+    truth = write(tmp_path / "snapshot_0.pickle", events)
+    columns = read_snapshot(tmp_path / "snapshot_0.pickle", reader)
+    found, = peaks(columns)
+    known = truth["peaks"]
+    assert (columns.reader, columns.unknown, found.device, found.events) == (reader, {}, truth["device"], truth["events"])
+    assert (found.peak_requested_bytes, found.peak_event) == (known["requested"]["bytes"], known["requested"]["event"])
+    assert found.peak_reserved_bytes == known["reserved"]["bytes"]
+    assert found.peak_allocated_low_bytes <= known["active"]["bytes"] <= found.peak_allocated_high_bytes

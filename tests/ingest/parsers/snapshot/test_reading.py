@@ -138,12 +138,14 @@ def test_unsigned_addresses_keep_their_bits(read: Any) -> None:
 
 @pytest.mark.parametrize(("change", "about", "said"), [
     (lambda trace: trace[1].update(size="8"), "size", "event of device 1 1 has a str as `size` where a whole number is due"),
-    (lambda trace: trace[1].update(size=True), "size", "has a bool as `size`"), (lambda trace: trace[2].update(size=1.0), "size", "has a float as `size`"),
+    (lambda trace: trace[1].update(size=True), "size", "has a bool as `size`"),
+    (lambda trace: trace[2].update(size=1.0), "size", "has a float as `size`"),
     (lambda trace: trace[2].update(size=-1), "size", "has -1 as `size`, which cannot be"),
     (lambda trace: trace[0].update(addr=2**64), "addr", "has a number of 65 bits as `addr`"),
     (lambda trace: trace[0].pop("addr"), "addr", "has no `addr`"), (lambda trace: trace[0].pop("action"), "action", "has no action"),
     (lambda trace: trace.append(3), "dictionary", "is a int where a dictionary is due"),
-    (lambda trace: trace[0].update(frames=3), "frames", "`frames` is a int"), (lambda trace: trace[0].update(frames=[3]), "frame", "a frame is a int"),
+    (lambda trace: trace[0].update(frames=3), "frames", "`frames` is a int"),
+    (lambda trace: trace[0].update(frames=[3]), "frame", "a frame is a int"),
     (lambda trace: trace[0].update(frames=[{"name": 3}]), "name", "a frame's name is a int"),
     (lambda trace: trace[0].update(pool_id="x"), "pool", "a pool id is a str"),
     (lambda trace: trace[0].update(user_metadata=[]), "user_metadata", "has a list as `user_metadata`"),

@@ -51,12 +51,13 @@ def _attempt(row: Row) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Arguments, micro-batches, environment variables and GPU of one attempt of a log."""
+    """Arguments, micro-batches, environment variables and GPU of one attempt of a log, and the last step whose memory it tells."""
 
     args: dict[str, Any]
     microbatches: int | None
     environment: dict[str, str]
     gpu: str | None
+    steps: int | None
 
 
 def surroundings_of_log(path: str, *, run_index: int | None = None) -> Surroundings:
@@ -66,4 +67,5 @@ def surroundings_of_log(path: str, *, run_index: int | None = None) -> Surroundi
     variables = {row["name"]: row["value"] for row in rows.get("environment", []) if _attempt(row) == attempt and row.get("value") is not None}
     runs = [row for row in rows.get("runs", []) if _attempt(row) == attempt]
     gpu = next((row["gpu_name"] for row in runs if row.get("gpu_name")), None)
-    return Surroundings(found.args, found.microbatches, variables, gpu)
+    told = [row["iteration"] for row in rows.get("rank_memory", []) if _attempt(row) == attempt and row.get("iteration")]
+    return Surroundings(found.args, found.microbatches, variables, gpu, max(told, default=None))

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", metavar="NAME", help="the GPU, such as H100 (default: as the log or the environment's name says)")
     parser.add_argument("--container", metavar="NAME", help="the name of the run's software environment, if it is one that is calibrated")
     parser.add_argument("--microbatches", type=int, metavar="N", help="micro-batches a step (default: as the log says)")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps that the peak covers, 1 for a run's first (default: as the log says)")
     parser.add_argument("--run-index", type=int, metavar="I", help="which attempt of the log, from 0 (default: the last)")
     parser.add_argument("--by", choices=("rank", "stage"), default="rank", help="one answer a rank or a pipeline stage")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format")
@@ -42,10 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
         for line in _answers(arguments.batch, arguments.gpu):
             print(json.dumps(line))
         return OK
-    args, microbatches, env, gpu = _given(arguments)
+    args, microbatches, env, gpu, steps = _given(arguments)
     if microbatches is None:
         raise LedgerError("the number of micro-batches is not known", where=arguments.args or arguments.log, todo="give --microbatches N")
-    found = _expect(args, microbatches, env, arguments.gpu or gpu, arguments.container, by=arguments.by)
+    from analysis.expected import expect, expect_stages
+
+    ask = expect if arguments.by == "rank" else expect_stages
+    found = ask(args, microbatches=microbatches, env=env, gpu=arguments.gpu or gpu, container=arguments.container, steps=arguments.steps or steps)
     if arguments.format == "json":
         print("[" + ",\n".join(_texts(found)) + "]")
     else:
@@ -81,25 +85,17 @@ def _texts(rows: Iterable[RankExpectation]) -> Iterator[str]:
         yield json.dumps(_place(row))[:-1] + ", " + shared[row.pp]
 
 
-def _expect(args: dict[str, Any], microbatches: int, env: dict[str, Any], gpu: str | None, container: str | None, *,
-            by: str) -> list[RankExpectation]:
-    from analysis.expected import expect, expect_stages
-
-    ask = expect if by == "rank" else expect_stages
-    return ask(args, microbatches=microbatches, env=env, gpu=gpu, container=container)
-
-
-def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], int | None, dict[str, Any], str | None]:
-    """Arguments, micro-batches, environment and GPU from the files named."""
+def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], int | None, dict[str, Any], str | None, int | None]:
+    """Arguments, micro-batches, environment, GPU and steps measured from the files named."""
     env = args_of(read_json(arguments.env, what="the environment"), where=arguments.env) if arguments.env else {}
     if arguments.log:
         from cli.arguments_of_log import surroundings_of_log
 
         found = surroundings_of_log(arguments.log, run_index=arguments.run_index)
         microbatches = found.microbatches if arguments.microbatches is None else arguments.microbatches
-        return found.args, microbatches, found.environment | env, found.gpu
+        return found.args, microbatches, found.environment | env, found.gpu, found.steps
     args = args_of(read_json(arguments.args, what="the arguments"), where=arguments.args)
-    return args, arguments.microbatches, env, None
+    return args, arguments.microbatches, env, None, None
 
 
 def _answers(path: str, gpu: str | None) -> Iterator[dict[str, Any]]:

@@ -1,14 +1,17 @@
 """Tensors that pass between stages and are still referenced when an iteration ends.
 
 Source: `pipeline_parallel/schedules.py`, `p2p_communication.py` of Megatron-Core. Each is [s/(c t), b, h] of the pipeline's
-dtype. The received input is the first layer's saved input and is not counted again in activations; at the end of an
-iteration the schedule still refers to the last input and output gradient of each chunk.
+dtype. The received input is the first layer's saved input and is not counted again in activations. When an iteration ends, each
+chunk that receives an input still refers to the last one and to its gradient: the chunk with the embedding receives none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from analysis.expected.allocator import booked
 from analysis.expected.model import Model, Options
+from analysis.theory.stages import Cell
 
 _HELD = 2
 _IN_LOSS = 2
@@ -27,6 +30,7 @@ def peak_boundary_bytes(model: Model, options: Options, pp: int, chunks: int) ->
     return (_IN_LOSS if chunks == 1 else _IN_LOSS_VIRTUAL) * boundary_tensor(model, options)
 
 
-def boundary_bytes(model: Model, options: Options, pp: int, chunks: int) -> int:
-    """Bytes held at the end of an iteration: none without a pipeline."""
-    return 0 if pp == 1 else _HELD * chunks * booked(boundary_tensor(model, options), expandable=True)
+def boundary_bytes(model: Model, options: Options, cells: Iterable[Cell]) -> int:
+    """Bytes held at the end of an iteration by the chunks of a stage."""
+    receiving = sum(1 for cell in cells if not cell.embedding)
+    return _HELD * receiving * booked(boundary_tensor(model, options), expandable=True)

@@ -28,10 +28,14 @@ from analysis.theory.stages import stage_layout
 
 
 def expect(arguments: Args, *, microbatches: int, env: Mapping[str, Any] | None = None, gpu: str | None = None, ranks: Iterable[int] | None = None,
-           container: str | None = None, history: History | None = None) -> list[RankExpectation]:
-    """Every rank's expectation, in the order of `ranks` (default: all). `container` is the name of the software environment, if known."""
+           container: str | None = None, history: History | None = None, steps: int | None = None) -> list[RankExpectation]:
+    """Every rank's expectation, in the order of `ranks` (default: all).
+
+    `container` is the name of the software environment, if known; `steps` how many steps the measurement covers, if few: a peak
+    of the first step alone has no moments beside its activations.
+    """
     args = prepared(arguments)
-    run = read_run(args, microbatches, env, gpu, container)
+    run = replace(read_run(args, microbatches, env, gpu, container), first_step=steps == 1)
     known: dict[int, RankExpectation] = {}
     rows = []
     for rank in range(run.sizes.world_size) if ranks is None else ranks:
@@ -43,10 +47,10 @@ def expect(arguments: Args, *, microbatches: int, env: Mapping[str, Any] | None 
 
 
 def expect_stages(arguments: Args, *, microbatches: int, env: Mapping[str, Any] | None = None, gpu: str | None = None,
-                  container: str | None = None, history: History | None = None) -> list[RankExpectation]:
+                  container: str | None = None, history: History | None = None, steps: int | None = None) -> list[RankExpectation]:
     """One expectation a pipeline stage; `rank` and the coordinates other than `pp` are None."""
     args = prepared(arguments)
-    run = read_run(args, microbatches, env, gpu, container)
+    run = replace(read_run(args, microbatches, env, gpu, container), first_step=steps == 1)
     return [_stage(args, run, stage, history) for stage in range(run.sizes.pp)]
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from analysis.expected.model import Model, Options
 from analysis.theory.logits import LOSSES
 
+_DEEPSPEED_BUFFERS = 2
+
 
 @dataclass(frozen=True, slots=True)
 class HeadBytes:
@@ -29,6 +31,11 @@ def batch_bytes(options: Options) -> int:
 def embedding_bytes(model: Model, options: Options) -> int:
     """What the first stage's embedding keeps of one micro-batch: its dropout mask, and with sequence parallelism a copy of the scattered rows."""
     return model.hidden * options.local_tokens if options.hidden_dropout else 0
+
+
+def kept_loss_bytes(model: Model, options: Options) -> int:
+    """Logits and softmax that DeepSpeed's pipeline engine still holds after a step, one pair for each of the last stage's two buffers."""
+    return _DEEPSPEED_BUFFERS * 6 * (options.tokens * model.vocabulary // options.tp) if options.deepspeed else 0
 
 
 def deferred_bytes(model: Model, options: Options, microbatches: int) -> int:

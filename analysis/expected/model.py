@@ -31,6 +31,7 @@ class Model:
     qk_norm: bool
     vocabulary: int
     positions: int
+    tied_positions: int
     tied: bool
     experts: int
     top_k: int
@@ -123,7 +124,9 @@ class Options:
     residual_bytes: int
     rope: bool
     mask_in_batch: bool
+    legacy: bool
     legacy_gradients: bool
+    deepspeed: bool
 
     @property
     def tokens(self) -> int:
@@ -153,6 +156,7 @@ def read_model(args: Args) -> Model:
         head_width=whole(args, "kv_channels", max(hidden // heads, 1)), ffn=ffn, gated=gated, bias=bias,
         qkv_bias=bias or bool(args.get("add_qkv_bias")), norm=1 if args.get("normalization") == "RMSNorm" else 2,
         qk_norm=bool(args.get("qk_layernorm")), vocabulary=vocabulary, positions=_positions(args),
+        tied_positions=_positions(args) if args.get("deepspeed") and not args.get("untie_embeddings_and_output_weights") else 0,
         tied=not args.get("untie_embeddings_and_output_weights"), experts=experts, top_k=whole(args, "moe_router_topk", 2),
         expert_ffn=whole(args, "moe_ffn_hidden_size", ffn), shared_ffn=whole(args, "moe_shared_expert_intermediate_size", 0, least=0),
         shared_gate=bool(args.get("moe_shared_expert_gate") or args.get("moe_use_shared_expert_gate")),
@@ -206,6 +210,7 @@ def read_options(args: Args) -> Options:
     bf16, fp16 = bool(args.get("bf16")), bool(args.get("fp16"))
     fsdp = bool(args.get("use_megatron_fsdp") or args.get("use_custom_fsdp") or args.get("use_torch_fsdp2"))
     granularity = _granularity(args)
+    legacy, deepspeed = "DDP_impl" in args, bool(args.get("deepspeed"))
     sequence, micro = whole(args, "seq_length"), whole(args, "micro_batch_size")
     cp = whole(args, "context_parallel_size", 1)
     return Options(
@@ -223,7 +228,7 @@ def read_options(args: Args) -> Options:
         recompute=granularity,
         recompute_method=args.get("recompute_method") or args.get("activations_checkpoint_method"),
         recompute_layers=whole(args, "recompute_num_layers", _old_count(args)), recompute_modules=_modules(args, granularity),
-        transformer_engine=(args.get("transformer_impl") or "transformer_engine") != "local", attention=_attention(args),
+        transformer_engine=(args.get("transformer_impl") or ("local" if legacy else "transformer_engine")) != "local", attention=_attention(args),
         attention_dropout=float(_given(args, "attention_dropout", 0.1)), hidden_dropout=float(_given(args, "hidden_dropout", 0.1)),
         softmax_fp32=bool(args.get("attention_softmax_in_fp32") or args.get("apply_query_key_layer_scaling")), fused_activation=_fused(args),
         fused_loss=str(args.get("cross_entropy_fusion_impl") or "native") if args.get("cross_entropy_loss_fusion") else None,
@@ -234,7 +239,7 @@ def read_options(args: Args) -> Options:
         residual_bytes=4 if args.get("fp32_residual_connection") else 2 if bf16 or fp16 else 4,
         rope=args.get("position_embedding_type") in ("rope", "yarn", "mrope"),
         mask_in_batch=args.get("create_attention_mask_in_dataloader") is not False,
-        legacy_gradients="DDP_impl" in args and not args.get("use_contiguous_buffers_in_ddp"))
+        legacy=legacy, legacy_gradients=legacy and not deepspeed and not args.get("use_contiguous_buffers_in_ddp"), deepspeed=deepspeed)
 
 
 def _granularity(args: Args) -> str | None:

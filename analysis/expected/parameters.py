@@ -48,6 +48,8 @@ def cell_tensors(model: Model, sizes: ParallelSizes, cell: Cell) -> list[Tensor]
         tensors += _mtp(model, sizes)
     if cell.output_weight:
         tensors.append(_matrix("output_layer", _share(model.vocabulary, sizes.tp) * model.hidden, kind="head"))
+        if model.tied_positions:
+            tensors.append(_matrix("position_embedding", model.tied_positions * model.hidden, kind="embedding"))
     return tensors
 
 

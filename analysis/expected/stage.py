@@ -13,7 +13,7 @@ from analysis.expected.boundary import boundary_bytes, boundary_tensor, peak_bou
 from analysis.expected.caches import rotary_bytes, stand_in_bytes
 from analysis.expected.environment import Environment, attention_kernel
 from analysis.expected.gradients import gradient_bytes
-from analysis.expected.head import batch_bytes, deferred_bytes, embedding_bytes, head_bytes
+from analysis.expected.head import batch_bytes, deferred_bytes, embedding_bytes, head_bytes, kept_loss_bytes
 from analysis.expected.instants import ChunkBytes, Instant, Moments, fullest
 from analysis.expected.low_precision import quantised_saved, quantised_weight_bytes
 from analysis.expected.model import Model, Options
@@ -39,6 +39,7 @@ class Run:
     layout: StageLayout
     plan: Schedule
     env: Environment
+    first_step: bool = False
 
     @property
     def kernel(self) -> str:
@@ -60,7 +61,7 @@ def stage_bytes(run: Run, stage: int) -> StageBytes:
     cells = run.layout.of_stage(stage)
     tensors = [cell_tensors(run.model, run.sizes, cell) for cell in cells]
     chunks = [buffers(each, run.sizes, run.options) for each in tensors]
-    classes = _resident(run, chunks) | _extras(run, [tensor for each in tensors for tensor in each])
+    classes = _resident(run, cells, chunks) | _extras(run, cells, [tensor for each in tensors for tensor in each])
     moments = fullest(run.plan, stage, [_chunk(run, cell, each) for cell, each in zip(cells, tensors, strict=True)])
     return StageBytes(sum(elements(each) for each in tensors), classes, tuple(_instants(run, cells, chunks, classes, moments)))
 
@@ -68,8 +69,7 @@ def stage_bytes(run: Run, stage: int) -> StageBytes:
 def _instants(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]], classes: dict[str, int], moments: Moments) -> Iterator[Instant]:
     """Every candidate of the peak, with its classes."""
     model, options = run.model, run.options
-    gone = {"boundary"} if options.legacy_gradients else {"boundary", "gradient_copy"}
-    held = {name: size for name, size in classes.items() if name not in gone}
+    held = _computing(run, chunks, classes)
     held |= {"boundary": peak_boundary_bytes(model, options, run.sizes.pp, run.layout.chunks), "batch": batch_bytes(options)}
     yield Instant("forward", held | {"activations": moments.forward[0]})
     extra = {"legacy_gradients": _weights(chunks) * options.weight_bytes} if options.legacy_gradients else {}
@@ -77,36 +77,59 @@ def _instants(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]], cla
     if any(cell.loss for cell in cells):
         deferred = deferred_bytes(model, options, run.plan.microbatches)
         yield Instant("loss", held | {"activations": moments.loss[0], "loss": moments.loss[1], "deferred_gradients": deferred})
-    yield Instant("optimizer_step", classes | {"step": sum(step_bytes(chunk, options) for chunk in chunks)})
+    step = {"step": sum(step_bytes(chunk, options) for chunk in chunks)}
+    yield Instant("optimizer_step", classes | _gradients(run, chunks) | step)
     yield Instant("after_step", classes)
+
+
+def _computing(run: Run, chunks: list[list[Buffer]], classes: dict[str, int]) -> dict[str, int]:
+    """What is resident while a step computes: no fp32 gradient copy, which `zero_grad` frees (old wrappers keep it), and in a run's
+    first step no moments, which the optimizer makes at its end."""
+    options = run.options
+    held = classes | {"gradients": _gradients(run, chunks)["gradients"]}
+    if not options.legacy_gradients or run.first_step:
+        held["gradient_copy"] = 0
+    if run.first_step and not options.deepspeed:
+        held["optimizer"] -= _states(run, chunks, state_widths(options)[1:] if options.half else state_widths(options))
+    return held
+
+
+def _gradients(run: Run, chunks: list[list[Buffer]]) -> dict[str, int]:
+    """Gradients and their fp32 copy where both live."""
+    buffered = sum(gradient_bytes(chunk, run.options, expandable=run.env.expandable) for chunk in chunks)
+    return {"gradients": buffered, "gradient_copy": _states(run, chunks, copy_widths(run.options))}
+
+
+def _states(run: Run, chunks: list[list[Buffer]], widths: tuple[int, ...]) -> int:
+    return sum(optimizer_bytes(chunk, run.options, widths, expandable=run.env.expandable) for chunk in chunks)
 
 
 def _weights(chunks: list[list[Buffer]]) -> int:
     return sum(elements(buffer.tensors) for chunk in chunks for buffer in chunk)
 
 
-def _resident(run: Run, chunks: list[list[Buffer]]) -> dict[str, int]:
+def _resident(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]]) -> dict[str, int]:
+    """What stands after a step. DeepSpeed frees gradients and their copy then, Megatron at the start of the next step."""
     options, expandable = run.options, run.env.expandable
-    states, copies = state_widths(options), copy_widths(options)
+    gradients = {"gradients": 0, "gradient_copy": 0} if options.deepspeed else _gradients(run, chunks)
     return {
-        "weights": sum(weight_bytes(chunk, options, expandable=expandable) for chunk in chunks),
-        "gradients": sum(gradient_bytes(chunk, options, expandable=expandable) for chunk in chunks),
-        "optimizer": sum(optimizer_bytes(chunk, options, states, expandable=expandable) for chunk in chunks),
-        "gradient_copy": sum(optimizer_bytes(chunk, options, copies, expandable=expandable) for chunk in chunks),
-        "boundary": boundary_bytes(run.model, options, run.sizes.pp, run.layout.chunks),
+        "weights": sum(weight_bytes(chunk, options, expandable=expandable) for chunk in chunks), **gradients,
+        "optimizer": _states(run, chunks, state_widths(options)),
+        "boundary": boundary_bytes(run.model, options, cells),
         "workspaces": workspace_bytes(run.model, options, run.env),
         "global_buffer": global_buffer_bytes(run.model, options, run.sizes),
         "moe_leftovers": _leftovers(run, chunks),
     }
 
 
-def _extras(run: Run, tensors: list[Tensor]) -> dict[str, int]:
+def _extras(run: Run, cells: tuple[Cell, ...], tensors: list[Tensor]) -> dict[str, int]:
     """Classes that few runs have."""
     latent = sum(1 for tensor in tensors if tensor.name == "kv_down")
     return {
         "quantised_weights": quantised_weight_bytes(tensors, run.options, run.env),
         "rotary_caches": rotary_bytes(run.model, latent),
         "stand_in_gradients": stand_in_bytes(tensors, run.options),
+        "loss_leftovers": kept_loss_bytes(run.model, run.options) if any(cell.loss for cell in cells) else 0,
     }
 
 

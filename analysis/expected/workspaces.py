@@ -32,6 +32,6 @@ def global_buffer_bytes(model: Model, options: Options, sizes: ParallelSizes) ->
         wanted.append(width * model.hidden * options.tokens)
     if any(model.moe_pattern) and options.dispatcher == "allgather" and sizes.ep * sizes.etp > 1:
         wanted.append(width * model.hidden * options.local_tokens * sizes.ep * sizes.etp)
-    if not options.transformer_engine and options.attention != "flash":
+    if not options.transformer_engine and not options.legacy and options.attention != "flash":
         wanted.append(width * model.heads // options.tp * options.sequence * options.tokens)
     return max(wanted)

@@ -6,7 +6,7 @@ from the artifacts is listed with its reason instead of being left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,9 @@ from analysis.last_stage_table import last_stage_of
 from analysis.limits import near_limits, with_capacity
 from analysis.nccl import communication
 from analysis.oom_table import oom_table
+from analysis.plan import before_of, saver
 from analysis.rank_layout import sizes_of
+from analysis.reconcile import Expected, expected_of, ledger_of
 from analysis.rows import Branch, Configuration, HighLoad, Overview, Rank, Reject, Source, Theory
 from analysis.run_facts import arguments_and_lines, arguments_of, configuration, record_counts, steps_before
 from analysis.stage_table import stage_table, surpluses
@@ -85,14 +87,23 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
         devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers, logits=logits)
     found = replace(found, communication=(shown := communication(connection, run, run_index, ranks, args)),
                     not_measurable=found.not_measurable | ({} if shown else {"communication": _NO_COMMUNICATION}))
-    return replace(found, findings=findings(_seen(connection, found)))
+    environment = environment_of(connection, run, run_index)
+    ledger = ledger_of(expected_of(args, facts.num_microbatches, environment, facts.gpu_name), ranks, theory)
+    missing = {"gap": ledger.expected.reason or "no rank's peak is known"} if not ledger.gaps else {}
+    found = replace(found, ledger=ledger, not_measurable=found.not_measurable | missing)
+    return replace(found, findings=findings(seen_of(connection, found, environment)))
 
 
-def _seen(connection: duckdb.DuckDBPyConnection, found: Overview) -> Seen:
-    """What the rules look at beside the overview: arguments with native values and their lines, and the environment."""
+def environment_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> dict[str, str]:
+    """The environment variables that the artifacts tell, by name; where ranks differ, one of them."""
+    return {row["name"]: row["value"] for row in records(connection, _ENVIRONMENT, [run, run_index])}
+
+
+def seen_of(connection: duckdb.DuckDBPyConnection, found: Overview, environment: Mapping[str, str]) -> Seen:
+    """What the rules look at beside the overview: arguments with native values and their lines, the environment, and what a change would save."""
     known = arguments_and_lines(connection, found.run, found.run_index)
-    environment = {row["name"]: row["value"] for row in records(connection, _ENVIRONMENT, [found.run, found.run_index])}
-    return Seen(found, native_args(known.args), environment, argument_lines=known.places)
+    expected = found.ledger.expected if found.ledger else Expected()
+    return Seen(found, native_args(known.args), environment, saver(expected, before_of(expected, found.ranks)), known.places)
 
 
 def attempts_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None) -> tuple[int, ...]:
@@ -159,7 +170,7 @@ def _not_measurable(connection: duckdb.DuckDBPyConnection, run: str, run_index: 
         reasons["headroom"] = "no capacity in the artifacts; give --capacity"
     elif ranks and all(rank.outside_bytes is None for rank in ranks):
         reasons["headroom"] = "what lies outside torch is in no artifact; run with --log-device-memory-used"
-    return reasons | _LATER
+    return reasons
 
 
 def _not_risen(ranks: Sequence[Rank], loads: Sequence[HighLoad]) -> dict[str, str]:
@@ -168,9 +179,4 @@ def _not_risen(ranks: Sequence[Rank], loads: Sequence[HighLoad]) -> dict[str, st
     if all(rank.max_reserved_bytes is None or rank.records < 2 for rank in ranks):
         reasons["staircase"] = "no rank's reserved memory was read twice"
     return reasons
-
-
-_LATER = {
-    "gap": "the expected ledger of each rank is not computed by this version",
-}
 

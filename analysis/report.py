@@ -5,10 +5,11 @@ Every key of `KEYS` is always present, empty where there is nothing to say; `not
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
+from analysis.reconcile import Ledger
 from analysis.rows import Near, Oom, Overview, Rank, Source, Stage
 from analysis.verdict import size_text
 
@@ -19,7 +20,7 @@ _MAPPINGS = ("logits", "gap", "communication")
 
 def as_json(overview: Overview) -> dict[str, Any]:
     """The report as plain values that `json.dumps` takes."""
-    whole = asdict(overview)
+    whole = asdict(replace(overview, ledger=None))
     card = whole["branch"]
     found: dict[str, Any] = {
         "run": {"name": overview.run, "run_index": overview.run_index, "attempts": overview.attempts, "artifacts": overview.artifacts,
@@ -28,12 +29,20 @@ def as_json(overview: Overview) -> dict[str, Any]:
         "stages": whole["stages"], "stage_surpluses": whole["surpluses"], "ranks": whole["ranks"],
         "near_limit": [near_json(one) for one in overview.near_limit], "oom": [oom_json(one) for one in overview.ooms],
         "findings": whole["findings"], "high_load_steps": whole["high_loads"], "staircase": whole["risers"], "logits": whole["logits"] or {},
+        "gap": gap_json(overview.ledger) if overview.ledger else {},
         "rejects": {"count": overview.rejected, "first": whole["rejects"]}, "not_measurable": overview.not_measurable,
         "devices": whole["devices"], "records": overview.records, "communication": whole["communication"] or {},
     }
     missing: dict[str, Any] = {key: {} if key in _MAPPINGS else [] for key in KEYS if key not in found}
     plain: dict[str, Any] = _plain({**{key: {**found, **missing}[key] for key in KEYS}, **found})
     return plain
+
+
+def gap_json(ledger: Ledger) -> dict[str, Any]:
+    """The `gap` section: a row a measured rank, each stage's expected ledger, and why the ends differ from their neighbours."""
+    expected = ledger.expected
+    return {"rows": [asdict(one) for one in ledger.gaps], "expected_stages": [asdict(row) for row in expected.stages.values()],
+            "differences": [asdict(one) for one in ledger.differences], "assumptions": expected.assumptions, "reason": expected.reason}
 
 
 def near_json(one: Near) -> dict[str, Any]:

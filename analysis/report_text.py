@@ -8,6 +8,7 @@ from itertools import groupby
 from analysis.coverage import shown_ranks
 from analysis.report_communication import communication_lines
 from analysis.report_findings import finding_lines
+from analysis.report_ledger import ledger_lines
 from analysis.report_limits import RANKS_SHOWN, near_lines, oom_lines, staircase_lines
 from analysis.report_lines import clean, places, wrapped
 from analysis.report_theory import last_stage_lines, other_branch_lines
@@ -24,7 +25,7 @@ _LABEL = 24
 def as_text(overview: Overview) -> str:
     """The report of one attempt."""
     sections: tuple[Callable[[Overview], Iterator[str]], ...] = (
-        _head, finding_lines, _run, _theory, _branch, _stages, last_stage_lines, _ranks, _devices, communication_lines, staircase_lines,
+        _head, finding_lines, _run, _theory, _branch, _stages, last_stage_lines, ledger_lines, _ranks, _devices, communication_lines, staircase_lines,
         oom_lines, _rest)
     return "\n".join(clean("\n".join(lines)) for section in sections if (lines := list(section(overview)))) + "\n"
 

@@ -1,0 +1,189 @@
+"""What another setting would do to this run: each stage before and after, the run's own residual kept, and whether it fits.
+
+The expected ledger is asked twice, with the run's arguments and with the change; what was measured above or below the first is kept on top of the
+second, so that an error the ledger makes in both cancels. The data-parallel size and the number of micro-batches follow from the world
+size and the global batch as Megatron computes them. Layouts that Megatron would refuse are refused with its reason. Method: docs/methods/plan.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from analysis.expected import RankExpectation, expect_stages
+from analysis.findings.catalogue import ACTIONS
+from analysis.findings.model import Saver, Seen
+from analysis.reconcile import Expected
+from analysis.rows import Rank
+from analysis.theory.arguments import native_args
+from analysis.theory.layout import parallel_sizes
+from ingest.errors import LedgerError
+
+Fit = Literal["fits", "may fit", "does not fit", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is kept of the run, in bytes: the residual of each stage (measured - expected peak), the most outside torch, and the capacity."""
+
+    residuals: Mapping[int, int]
+    outside_bytes: int | None
+    capacity_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """One stage after the change, bytes. `saved_bytes` is null where the stage was not there before."""
+
+    stage: int
+    peak_bytes: int
+    low_bytes: int
+    high_bytes: int
+    steady_bytes: int
+    residual_bytes: int
+    before_bytes: int | None
+    saved_bytes: int | None
+    fits: Fit
+    classes: Mapping[str, int]
+    peak_instant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer to one change. `saved_bytes` is what the fullest stage's peak falls by."""
+
+    changes: Mapping[str, Any]
+    microbatches: int
+    sizes: Mapping[str, int]
+    stages: tuple[PlannedStage, ...]
+    fullest_stage: int
+    fullest_bytes: int
+    before_bytes: int
+    saved_bytes: int
+    fits: Fit
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """One action of the catalogue on this run: bytes saved on the fullest rank, or why it cannot be had."""
+
+    action: str
+    sentence: str
+    changes: Mapping[str, Any]
+    saved_bytes: int | None
+    refused: str | None
+    computation: str
+    communication: str
+    complexity: str
+    fails_when: str
+
+
+def before_of(expected: Expected, ranks: Sequence[Rank], capacity_bytes: int | None = None) -> Before:
+    """What the run keeps: residuals by stage from its fullest measured rank, the mean of those for stages without one."""
+    residuals: dict[int, int] = {}
+    for stage, row in expected.stages.items():
+        peaks = [rank.max_allocated_bytes for rank in ranks if rank.stage == stage and rank.max_allocated_bytes is not None]
+        if peaks:
+            residuals[stage] = max(peaks) - row.peak_allocated_bytes
+    outside = max((rank.outside_bytes for rank in ranks if rank.outside_bytes is not None), default=None)
+    capacity = capacity_bytes or min((rank.capacity_bytes for rank in ranks if rank.capacity_bytes is not None), default=None)
+    return Before(residuals, outside, capacity)
+
+
+def plan(expected: Expected, before: Before, changes: Mapping[str, Any]) -> Plan:
+    """Each stage with `changes` made. Raises LedgerError for an illegal layout, a size that does not divide, or a run without a ledger."""
+    if not expected.stages or expected.microbatches is None:
+        raise LedgerError(expected.reason or "the run's ledger is not known", todo="give a log with an argument dump")
+    args = _changed(expected.args, changes)
+    sizes = parallel_sizes(args)
+    microbatches = _microbatches(expected, args, sizes.dp)
+    rows = expect_stages(args, microbatches=microbatches, env=expected.environment, gpu=expected.gpu)
+    stages = tuple(_stage(row, expected, before, len(rows)) for row in rows)
+    top = max(stages, key=lambda one: one.peak_bytes)
+    was = max(row.peak_allocated_bytes + _residual(before, stage, len(expected.stages), stage) for stage, row in expected.stages.items())
+    named = {name: getattr(sizes, name) for name in ("world_size", "tp", "pp", "cp", "ep", "etp", "dp")}
+    said = tuple(dict.fromkeys(one for row in rows for one in row.assumptions))
+    return Plan(dict(changes), microbatches, named, stages, top.stage, top.peak_bytes, was, was - top.peak_bytes, _worst(stages), said)
+
+
+def _changed(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with the change made; sizes that follow from others are left to be worked out anew."""
+    made = {**args, **native_args(changes)}
+    if any(name in changes for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "world_size")):
+        made["data_parallel_size"] = None
+    if made.get("expert_tensor_parallel_size") == args.get("tensor_model_parallel_size") and "expert_tensor_parallel_size" not in changes:
+        made["expert_tensor_parallel_size"] = made.get("tensor_model_parallel_size")
+    if "pipeline_model_parallel_size" in changes:
+        made["transformer_pipeline_model_parallel_size"] = None
+    return made
+
+
+def _microbatches(expected: Expected, args: Mapping[str, Any], dp: int) -> int:
+    """As Megatron's calculator: global batch / (micro-batch x data-parallel size); the run's own number where the batch is not told."""
+    whole, micro = args.get("global_batch_size"), args.get("micro_batch_size")
+    if not isinstance(whole, int) or not isinstance(micro, int):
+        return expected.microbatches or 1
+    if micro < 1 or whole % (micro * dp):
+        raise LedgerError(f"global_batch_size {whole} is no multiple of micro_batch_size {micro} x data-parallel size {dp}",
+                          todo=f"a multiple of {max(1, micro) * dp} would fit")
+    return whole // (micro * dp)
+
+
+def _residual(before: Before, stage: int, stages: int, twin: int) -> int:
+    """Of the stage that plays the same part (first, last, middle); the mean of the measured ones where that was not measured."""
+    if twin in before.residuals:
+        return before.residuals[twin]
+    return round(sum(before.residuals.values()) / len(before.residuals)) if before.residuals else 0
+
+
+def _stage(row: RankExpectation, expected: Expected, before: Before, stages: int) -> PlannedStage:
+    old = max(expected.stages)
+    twin = 0 if row.pp == 0 else old if row.pp == stages - 1 else min(row.pp, max(old - 1, 0))
+    residual = _residual(before, row.pp, stages, twin)
+    was = expected.stages[twin].peak_allocated_bytes + residual if len(expected.stages) == stages else None
+    peak, low, high = (size + residual for size in (row.peak_allocated_bytes, row.peak_low_bytes, row.peak_high_bytes))
+    return PlannedStage(row.pp, peak, low, high, row.steady_allocated_bytes, residual, was, None if was is None else was - peak,
+                        fit(low, high, before), row.peak_classes, row.peak_instant)
+
+
+def fit(low: int, high: int, before: Before) -> Fit:
+    """Whether a peak between `low` and `high` fits beside what lies outside torch."""
+    if before.capacity_bytes is None:
+        return "unknown"
+    left = before.capacity_bytes - (before.outside_bytes or 0)
+    return "fits" if high <= left else "does not fit" if low > left else "may fit"
+
+
+def _worst(stages: Sequence[PlannedStage]) -> Fit:
+    order: tuple[Fit, ...] = ("unknown", "does not fit", "may fit", "fits")
+    return min((one.fits for one in stages), key=order.index)
+
+
+def saver(expected: Expected, before: Before) -> Saver:
+    """What a change saves on the fullest rank, null where it is refused or the ledger is not known."""
+    def saved(change: Mapping[str, Any]) -> int | None:
+        try:
+            return plan(expected, before, change).saved_bytes
+        except LedgerError:
+            return None
+    return saved
+
+
+def sensitivity(seen: Seen, expected: Expected, before: Before) -> tuple[Sensitivity, ...]:
+    """Every action of the catalogue that the plan can simulate, largest saving first."""
+    rows = [_sensitivity(name, seen, expected, before) for name, action in ACTIONS.items() if action.change(seen)]
+    return tuple(sorted(rows, key=lambda one: (one.saved_bytes is None, -(one.saved_bytes or 0))))
+
+
+def _sensitivity(name: str, seen: Seen, expected: Expected, before: Before) -> Sensitivity:
+    action = ACTIONS[name]
+    change, refused, saved = action.change(seen), action.hindered(seen), None
+    if refused is None:
+        try:
+            saved = plan(expected, before, change).saved_bytes
+        except LedgerError as error:
+            refused = error.what
+    return Sensitivity(name, action.sentence, dict(change), saved, refused, action.computation, action.communication, action.complexity,
+                       action.fails_when)

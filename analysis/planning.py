@@ -1,0 +1,39 @@
+"""A plan for a run of a connection: the overview's ledger, ranks and capacity, asked again with other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from analysis.capacity import given_capacity
+from analysis.overview import environment_of, overview, seen_of
+from analysis.plan import Plan, Sensitivity, before_of, plan, sensitivity
+from analysis.rows import Overview
+from ingest.errors import LedgerError
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def planned(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None, changes: Mapping[str, Any], device: str | None = None) -> Plan:
+    """The run with other settings, on another device where one is named. Raises LedgerError for what Megatron would refuse."""
+    found = overview(connection, run, run_index)
+    return plan_of(found, changes, device)
+
+
+def plan_of(found: Overview, changes: Mapping[str, Any], device: str | None = None) -> Plan:
+    """The same from an overview."""
+    if found.ledger is None or not found.ledger.expected.stages:
+        reason = found.ledger.expected.reason if found.ledger else None
+        raise LedgerError(reason or "the run's ledger is not known", where=found.run, todo="a log with an argument dump is needed")
+    capacity = given_capacity(device).capacity_bytes if device else None
+    return plan(found.ledger.expected, before_of(found.ledger.expected, found.ranks, capacity), changes)
+
+
+def sensitivities(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None) -> tuple[Sensitivity, ...]:
+    """What each single change would save on the fullest rank."""
+    found = overview(connection, run, run_index)
+    plan_of(found, {})
+    assert found.ledger is not None
+    seen = seen_of(connection, found, environment_of(connection, found.run, found.run_index))
+    return sensitivity(seen, found.ledger.expected, before_of(found.ledger.expected, found.ranks))

@@ -54,10 +54,10 @@ def _formula(branch: Branch) -> None:
     if not card.terms:
         st.caption("The arguments that would fill the formula are not in the artifacts, or do not give the printed text.")
         return
-    own, other = st.columns(2, gap="large")
+    own, other = st.columns((3, 2), gap="large")
     with own:
         st.markdown(f"**{safe(card.branch)}**, as {safe(card.generations[-1])} counts it")
-        _terms(card.terms)
+        _terms(card.terms, "as printed")
     with other:
         _other_branch(branch)
     st.altair_chart(term_bars(card.terms), alt="Bars of the formula's terms, in GiB")
@@ -72,23 +72,23 @@ def _other_branch(branch: Branch) -> None:
     if other.total_bytes is None:
         st.caption("It prints no number in this generation.")
         return
-    _terms(other.terms)
+    _terms(other.terms, "as it would print")
     st.text(f"weight and optimizer, the same; total: {other.total_bytes:,.0f} B = {size_text(other.total_bytes)}")
 
 
-def _terms(found: Sequence[Term]) -> None:
+def _terms(found: Sequence[Term], how: str) -> None:
     """Each part: its sum in words a reader can compare with the printed line, and its terms in a table."""
     for part in ("weight_and_optimizer", "activation"):
         own = sorted((term for term in found if term.part == part), key=lambda term: -term.bytes)
         if own:
-            st.text(_sum_of(part, own))
-            st.dataframe([{"term": term.name.replace("_", " "), "symbols": term.symbols, "numbers": term.numbers, "GiB": gib(term.bytes),
+            st.text(f"{_sum_of(part, own)} {how}")
+            st.dataframe([{"term": term.name.replace("_", " "), "GiB": gib(term.bytes), "symbols": term.symbols, "numbers": term.numbers,
                            "bytes": term.bytes} for term in own], hide_index=True, column_config=_BYTES)
 
 
 def _sum_of(part: Part, own: Sequence[Term]) -> str:
     total = math.fsum(term.bytes for term in own)
-    return f"{part.replace('_', ' ')}: {' + '.join(f'{term.bytes:,.0f}' for term in own)} = {total:,.0f} B = {total / 2**20:.2f} MB as printed"
+    return f"{part.replace('_', ' ')}: {' + '.join(f'{term.bytes:,.0f}' for term in own)} = {total:,.0f} B = {total / 2**20:.2f} MB"
 
 
 def _evidence(found: Overview, branch: Branch) -> None:

@@ -13,13 +13,16 @@ from typing import Any
 
 Counts = dict[str, int]
 N = r"(-?[\d.]+)"
-MARKS = {"rank_memory": "memory (MB) |", "iterations": "] iteration ", "theory_reports": "Theoretical memory footprints", "oom_events": "out of memory."}
+MARKS = {"rank_memory": "memory (MB) |", "iterations": "] iteration ", "theory_reports": "Theoretical memory footprints",
+         "oom_events": "out of memory."}
 PATTERNS = {
-    "rank_memory": rf"\[Rank (\d+)\] \(after (\d+) iterations\) memory \(MB\) \| allocated: {N} \| max allocated: {N} \| reserved: {N} \| max reserved: {N}",
+    "rank_memory": (rf"\[Rank (\d+)\] \(after (\d+) iterations\) memory \(MB\) \| allocated: {N} \| max allocated: {N} \| "
+                    rf"reserved: {N} \| max reserved: {N}"),
     "iterations": (
         rf"\[([^\]]+)\] iteration +(\d+)/ *(\d+) \| consumed samples: +(\d+) \| elapsed time per iteration \(ms\): {N} \| "
         rf"throughput per GPU \(TFLOP/s/GPU\): {N} \| learning rate: (\S+) \| global batch size: +(\d+) \| lm loss: (\S+) \| "
-        rf"load_balancing_loss: (\S+) \| loss scale: {N} \| grad norm: {N} \| number of skipped iterations: +(\d+) \| number of nan iterations: +(\d+) \|"),
+        rf"load_balancing_loss: (\S+) \| loss scale: {N} \| grad norm: {N} \| number of skipped iterations: +(\d+) \| "
+        r"number of nan iterations: +(\d+) \|"),
     "theory_reports": rf"Theoretical memory footprints: weight and optimizer={N} MB, activation={N} MB, total={N} MB",
     "oom_events": (
         rf"\[rank(\d+)\]: .*Tried to allocate {N} (\wiB).*GPU (\d+) has a total capacity of {N} (\wiB) of which {N} (\wiB) is free.*"

@@ -88,13 +88,13 @@ def _noise_line(source: random.Random) -> str:
     nccl = f"{host}:{pid}:{pid + source.randrange(999)} [{device}] NCCL INFO "
     moment = f"W0901 {source.randrange(24):02d}:{source.randrange(60):02d}:12.{source.randrange(10**6):06d} {pid} torch/"
     return source.choice((
-        nccl + f"NET/IB: NCCL Dev {device} IbDev {device} Port 1 qpn {pid} mtu 5 query_ece={{supported=1, vendor_id=0x15b3, options=0x30000002}} GID 3\n",
-        nccl + f"bootstrapSplit: comm 0x{source.getrandbits(48):x} parent 0x{source.getrandbits(48):x} rank {device} nranks 8 color {pid} key {device}\n",
+        nccl + f"NET/IB: NCCL Dev {device} IbDev {device} Port 1 qpn {pid} mtu 5 query_ece={{supported=1, vendor_id=0x15b3}} GID 3\n",
+        nccl + f"bootstrapSplit: comm 0x{source.getrandbits(48):x} parent 0x{pid:x} rank {device} nranks 8 color {pid} key {device}\n",
         nccl + "Setting affinity for GPU 3 to ffff,ffffffff,00000000,0000ffff,ffffffff\n",
         nccl + "Using non-device net plugin version 0\n",
-        nccl + f"NET/Plugin: Could not find: libnccl-net.so; dlerror eth{device % 2}\n",
+        nccl + f"Bootstrap: Using eth{device % 2}:10.3.{device}.{source.randrange(255)}<0>\n",
         nccl + f"threadThresholds 8/8/64 | {source.randrange(64) * 8}/8/64 | 512 | 512\n",
-        nccl + f"ncclCommSplit comm 0x{source.getrandbits(48):x} rank {device} busId {pid:x} commId 0x{source.getrandbits(60):x}\n",
+        nccl + f"ncclCommSplit comm 0x{source.getrandbits(48):x} rank {device} busId {pid:x}\n",
         moment + "distributed/run.py:792] *****************************************\n",
         moment + "nn/parallel/distributed.py:90] Setting OMP_NUM_THREADS environment variable for each process to be 1 in default\n",
         f"/opt/Megatron-LM/megatron/core/tensor_parallel/layers.py:{source.randrange(900)}: UserWarning: When using async grad allreduce it is "

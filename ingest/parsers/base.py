@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import merge
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 if TYPE_CHECKING:
@@ -37,6 +38,18 @@ class Piece:
         """Rows over all tables, rejects left out."""
         arrow = int(sum(part.num_rows for part in self.tables.values()))
         return sum(len(rows) for table, rows in self.rows.items() if table != "rejects") + arrow
+
+    def records(self) -> dict[str, list[Row]]:
+        """All rows as dictionaries, in the order of their lines where a table has rows of both forms."""
+        merged = dict(self.rows)
+        for table, part in self.tables.items():
+            rows = part.to_pylist(maps_as_pydicts="strict")
+            merged[table] = list(merge(merged[table], rows, key=_line)) if merged.get(table) else rows
+        return merged
+
+
+def _line(row: Row) -> int:
+    return int(row.get("line") or 0)
 
 
 class Parser(Protocol):

@@ -40,13 +40,12 @@ def parse_file(path: str | Path, parsers: Sequence[Parser] | None = None) -> Par
             return ParsedFile(name, None, damage=damage(stream))
     parser = next((one for one in parsers if one.matches(head, name)), None)
     if parser is None:
-        raise LedgerError("is of no kind that is read here (Megatron logs, memory_stats files)", where=name, todo="`hbmledger ingest` reads archives")
+        raise LedgerError("is of no kind that is read here (Megatron logs, memory_stats files, memory snapshots)", where=name,
+                          todo="`hbmledger ingest` reads archives")
     found = ParsedFile(name, parser.name)
     with open_stream(path) as stream:
         for piece in parser.parse(stream, name, final=True):
-            for table, rows in piece.rows.items():
+            for table, rows in piece.records().items():
                 found.rows.setdefault(table, []).extend(rows)
-            for table, part in piece.tables.items():
-                found.rows.setdefault(table, []).extend(part.to_pylist())
         found.damage = damage(stream)
     return found

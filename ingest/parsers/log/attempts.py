@@ -57,7 +57,7 @@ class Attempts:
 
     def state(self) -> list[object]:
         """What `restore` takes."""
-        return [self.seen, self.first, self.last, self.progressed, self.announced]
+        return [list(self.seen), self.first, self.last, self.progressed, self.announced]
 
     def restore(self, state: list[object]) -> None:
         """Stand where an earlier piece ended."""

@@ -11,29 +11,31 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ingest.parsers.base import PIECE_ROWS, Piece, Row
 from ingest.parsers.log import attempts, containers
+from ingest.parsers.log.fast import fast_path
 from ingest.parsers.log.lines import Chunk, blocks_of, chunks, encoding_of
 from ingest.parsers.log.prefixes import log_line
 from ingest.parsers.log.records import Context, Fed, LogLine, Recognizer
-from ingest.parsers.log.scanner import Scanner
+from ingest.parsers.log.scanner import Cursor, scanner_of
 from ingest.parsers.names import local_rank_of, rank_of
 
 LONGEST_GROUP_LINES = 4_000
 """A group still open after this many lines has lost its end: it is finished as it stands."""
+MANY_ROWS = 1_000
+"""Fewer rows of the fast path travel as dictionaries like all others: those of many small logs then share one conversion to Arrow."""
 _PROGRESS = ("iterations", "rank_memory", "oom_events")
 
 
 @dataclass(slots=True)
 class Mark:
-    """Where nothing was open: the byte, how many rows each table had, and the state (without its line number)."""
+    """Where nothing was open: the byte, how many rows each table had, and what the state is made of (plain values, JSON of the changing ones)."""
 
     end: int
-    number: int
     counts: dict[str, int]
-    state: str
+    state: tuple[Any, ...]
 
 
 class Engine:
@@ -46,11 +48,12 @@ class Engine:
         self.containers = containers.Containers()
         self.attempts = attempts.Attempts()
         self.encoding = ""
-        self.number = 0
-        self.group_lines = 0
-        literals = {literal for one in recognizers for literal in one.literals}
-        self.scanner = Scanner((*literals, *attempts.LITERALS, *containers.LITERALS))
-        self.wanted = re.compile(b"|".join(re.escape(one.encode()) for one in sorted((*literals, *attempts.LITERALS))))
+        self.number = self.end = self.group_lines = 0
+        self.scanner = scanner_of(tuple(one.literals for one in recognizers), (*attempts.LITERALS, *containers.LITERALS))
+        self.cursor = Cursor(self.scanner, b"")
+        self.fast = fast_path(recognizers, self.scanner.literals)
+        if self.fast and self.local_rank is not None:
+            self.fast.begin(f"local {self.local_rank}")
         if state:
             self._restore(state)
 
@@ -58,56 +61,73 @@ class Engine:
         """Pieces of the artifact from byte `start` on; the last one ends at the last closed byte, or with `final` at the end."""
         head, blocks = blocks_of(stream)
         self.encoding = self.encoding or encoding_of(head)
-        mark, end = self._mark(start), start
+        self.end = start
+        self.mark = self._mark()
         for chunk in chunks(blocks, start, self.encoding):
             if not chunk.closed and not final:
                 break
-            for end, idle in self._read(chunk):
-                if idle:
-                    mark = self._mark(end)
-                    if sum(mark.counts.values()) >= PIECE_ROWS:
-                        yield self._piece(mark)
-                        mark = self._mark(end)
+            yield from self._read(chunk)
         if final:
             self._finish_groups()
             for text, number, offset in self.containers.rest():
                 self._text(text, number, offset)
             self._finish_groups()
-            mark = self._mark(end)
-        yield self._piece(mark)
+        yield self._piece(self._mark() if self.idle else self.mark)
 
     @property
     def idle(self) -> bool:
         """Whether nothing is open."""
         return not self.context.groups and not self.containers.open
 
-    def _read(self, chunk: Chunk) -> Iterator[tuple[int, bool]]:
-        """Take the chunk's lines; yields the byte reached and whether nothing is open there, before and after each line of interest."""
+    def _read(self, chunk: Chunk) -> Iterator[Piece]:
+        """Take the chunk's lines; a mark is made before each line that may open something, a piece as soon as there are enough rows."""
         if chunk.cut:
             line = LogLine("", self.number + 1, chunk.offset)
             self.context.reject(line, chunk.data.replace(b"\0", b"").decode("utf-8", "replace"), "line longer than 1 MiB")
-            yield chunk.end, self.idle
+            self.end = chunk.end
             return
         data, at, size = chunk.data, 0, len(chunk.data)
-        blind = b"\0" in data  # NULs may stand inside a literal
-        hits = iter(() if blind else self.scanner.hits(data))
-        hit = next(hits, size)
+        self._enter(data)
         while at < size:
-            begin = at
-            if self.idle and not blind:
-                while hit < at:
-                    hit = next(hits, size)
-                begin = data.rfind(b"\n", at, hit) + 1 or at
-                self.number += data.count(b"\n", at, begin)
-                if begin > at:
-                    yield chunk.offset + begin if begin < size else chunk.end, True
-                if begin >= size:
+            if self.idle:
+                at = self._advance(data, at)
+                self.end = chunk.offset + at if at < size else chunk.end
+                self.mark = self._mark()
+                if sum(self.mark.counts.values()) >= PIECE_ROWS or (self.fast and self.fast.full):
+                    yield self._piece(self.mark)
+                    self.mark = self._mark()
+                    continue
+                if at >= size:
                     return
-            stop = data.find(b"\n", begin) + 1 or size
-            self._line(data[begin:stop], chunk.offset + begin)
+            stop = data.find(b"\n", at) + 1 or size
+            word = self.fast.word(data) if self.fast and self.idle else None
+            self._line(data[at:stop], chunk.offset + at)
+            if word:
+                self._learn(data[at:stop], *word)
             self.number += data[stop - 1] == 10
             at = stop
-            yield chunk.offset + at if at < size else chunk.end, self.idle
+            self.end = chunk.offset + at if at < size else chunk.end
+
+    def _enter(self, data: bytes) -> None:
+        if self.fast:
+            self.fast.enter()
+        else:
+            self.cursor = Cursor(self.scanner, data)
+
+    def _advance(self, data: bytes, at: int) -> int:
+        """Where the line begins that is to be read here; lines without a record, and those that the fast path reads, are passed."""
+        if self.fast:
+            at, self.number = self.fast.advance(data, at, self.number, self.context, self.attempts)
+            return at
+        at, lines = self.cursor.advance(at)
+        self.number += lines
+        return at
+
+    def _learn(self, data: bytes, why: int, word: bytes) -> None:
+        text = data.rstrip(b"\r\n")
+        line = self._unwrapped(text.decode("utf-8", errors="replace"), 0, 0)
+        if self.fast:
+            self.fast.learn(why, word, line, text[len(word):].decode("utf-8", errors="replace"))
 
     def _line(self, data: bytes, offset: int) -> None:
         if b"\0" in data:
@@ -118,11 +138,14 @@ class Engine:
 
     def _text(self, text: str, number: int, offset: int) -> None:
         for part in re.split(r"[\r\n]+", text):
-            if part and (self.context.groups or self.wanted.search(part.encode("utf-8", "replace"))):
-                line = log_line(part, number, offset)
-                if line.rank is None and line.rank_label is None and self.local_rank is not None:
-                    line.rank_label = f"local {self.local_rank}"
-                self._offer(line)
+            if part and (self.context.groups or self.scanner.asked(part) is not None):
+                self._offer(self._unwrapped(part, number, offset))
+
+    def _unwrapped(self, text: str, number: int, offset: int) -> LogLine:
+        line = log_line(text, number, offset)
+        if line.rank is None and line.rank_label is None and self.local_rank is not None:
+            line.rank_label = f"local {self.local_rank}"
+        return line
 
     def _offer(self, line: LogLine) -> None:
         if self.attempts.begins(line.text):
@@ -135,9 +158,8 @@ class Engine:
             elif self._feed(line):
                 return
         before = self._progress()
-        for recognizer in self.recognizers:
-            if any(literal in line.text for literal in recognizer.literals):
-                recognizer.take(line, self.context)
+        for asker in self.scanner.asked(line.text) or ():
+            self.recognizers[asker].take(line, self.context)
         self.attempts.progressed |= self._progress() > before
 
     def _progress(self) -> int:
@@ -160,19 +182,21 @@ class Engine:
         self.context.groups.clear()
         self.group_lines = 0
 
-    def _mark(self, end: int) -> Mark:
-        return Mark(end, self.number, {table: len(rows) for table, rows in self.context.rows.items()}, self._state())
+    def _mark(self) -> Mark:
+        c = self.context
+        state = (self.encoding, self.number, c.run_index, c.iteration, c.phase, json.dumps(c.facts) if c.facts else "{}", self.attempts.state())
+        return Mark(self.end, {table: len(rows) for table, rows in c.rows.items()}, state)
 
     def _piece(self, mark: Mark) -> Piece:
         rows: dict[str, list[Row]] = {}
         for table, count in mark.counts.items():
             rows[table] = self.context.rows[table][:count]
             del self.context.rows[table][:count]
-        return Piece({table: found for table, found in rows.items() if found}, mark.end, mark.state)
-
-    def _state(self) -> str:
-        c = self.context
-        return json.dumps([self.encoding, self.number, c.run_index, c.iteration, c.phase, c.facts, self.attempts.state()])
+        tables = self.fast.take(self.context.file_rank) if self.fast else {}
+        encoding, number, run_index, iteration, phase, facts, seen = mark.state
+        state = json.dumps([encoding, number, run_index, iteration, phase, json.loads(facts), seen])
+        piece = Piece({table: found for table, found in rows.items() if found}, mark.end, state, tables)
+        return piece if sum(part.num_rows for part in tables.values()) >= MANY_ROWS else Piece(piece.records(), mark.end, state)
 
     def _restore(self, state: str) -> None:
         c = self.context

@@ -14,7 +14,8 @@ UNITS = {"b": 1, "bytes": 1, "kib": KIB, "kb": KIB, "mib": MIB, "mb": MIB, "gib"
 LARGEST_BYTES = 2**50
 """No device holds a pebibyte: a larger figure is an overflow."""
 LARGEST_COLUMN = 2**63 - 1
-NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3}(?!\d))?"
+"""Three digits of an exponent are more than any float prints; what a collision made longer is none, and would overflow."""
 
 
 def size(text: str, unit: str | int) -> int:

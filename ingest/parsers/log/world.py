@@ -34,7 +34,7 @@ class WorldLines:
     """Rows of `runs`, `run_args` and `environment` from single lines."""
 
     literals = ("using world size:", "padded vocab", "setting number of micro", "setting global batch size", "for parameters ...", "> initialized ",
-                "ersion")
+                *(f"{name}{gap}{v}ersion" for name in ("ore", "ine", "rch") for gap in (" ", "_", "") for v in "vV"))
 
     def take(self, line: LogLine, context: Context) -> bool:
         """Emit what the line proves."""

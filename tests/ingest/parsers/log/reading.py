@@ -16,7 +16,7 @@ Rows = dict[str, list[dict[str, Any]]]
 def merged(pieces: Iterable[Piece]) -> Rows:
     rows: Rows = {}
     for piece in pieces:
-        for table, found in piece.rows.items():
+        for table, found in piece.records().items():
             if found:
                 rows.setdefault(table, []).extend(found)
     return rows
@@ -36,4 +36,6 @@ def read_in_two(data: bytes, cut: int) -> Rows:
 
 
 def canonical(rows: Rows) -> dict[str, list[str]]:
-    return {table: sorted(json.dumps(row, sort_keys=True, default=str) for row in found) for table, found in rows.items()}
+    """Sorted; a null says what an absent column says."""
+    return {table: sorted(json.dumps({name: value for name, value in row.items() if value is not None}, sort_keys=True, default=str) for row in found)
+            for table, found in rows.items()}

@@ -14,6 +14,7 @@ from ingest.parsers.log.oom import OutOfMemory
 from ingest.parsers.log.parameters import ParameterCounts
 from ingest.parsers.log.phases import PhaseLines
 from ingest.parsers.log.records import Recognizer
+from ingest.parsers.log.shares import MemoryShares
 from ingest.parsers.log.smi_csv import SmiCsv
 from ingest.parsers.log.summaries import Summaries
 from ingest.parsers.log.theory import TheoryBlocks
@@ -22,5 +23,5 @@ from ingest.parsers.log.world import WorldLines
 RECOGNIZERS: tuple[Recognizer, ...] = (
     MemoryLines(), IterationLines(), TheoryBlocks(), ParameterCounts(), WorldLines(), ArgumentDumps(), ConfigReprs(), CommandLines(),
     OutOfMemory(), JobEvents(), PhaseLines(), Summaries(), Tables(), SmiCsv(), NcclLines(), EnvironmentLines(),
-    Frameworks(),
+    Frameworks(), MemoryShares(),
 )

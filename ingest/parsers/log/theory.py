@@ -129,7 +129,8 @@ def _said(text: str) -> str | None:
     if not match:
         return None
     glued = _GLUED.search(text, match.start() + 1)
-    return text[match.start():glued.start() if glued else match.end()].rstrip()
+    end = match.end() if not glued else glued.start() + 2 * (glued.group().startswith("MB") and text[glued.start() - 1] == " ")
+    return text[match.start():end].rstrip()
 
 
 def _row(texts: list[str]) -> Row | None:
@@ -172,9 +173,7 @@ def _whole(text: str) -> bool:
 
 
 def _detail(text: str, row: Row, components: dict[str, float]) -> None:
-    text = text.removeprefix(">>> [FS] ").lstrip("> ")
-    if "Theoretical" in text:
-        return
+    text = text.split("Theoretical")[0].removeprefix(">>> [FS] ").lstrip("> ")
     if match := _BILLIONS.match(text):
         components[match["name"]] = round((number(match["value"]) or 0.0) * 1e9)
     elif match := _MEGABYTES.match(text):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import random
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 from tests.ingest.parsers.snapshot import made
 
@@ -70,6 +72,40 @@ def mutations(count: int, seed: int) -> Iterator[bytes]:
             else:
                 data[at:at] = draw.choice([*CODE.values(), *LENGTHS.values()])
         yield bytes(data)
+
+
+_OTHERS: tuple[Any, ...] = (
+    None, True, False, 0, 1, -1, 2**31, 2**63, 2**64, 2**64 - 1, -(2**63), -(2**63) - 1, 10**300, 1.5, float("inf"), "", "x", "alloc", "inactive",
+    "\ud800", "é" * 100, [], [[]], {}, {"a": 1}, {1: 2}, (), (0, 1), (0, 1, 2), ("a",), [1, 2], {"name": "a"}, {"frames": []})
+_KEYS = ("new", 5, None, "addr", "frames", "history", "device_free", "\ud800")
+
+
+def changes(count: int, seed: int) -> Iterator[bytes]:
+    """Whole pickles of snapshots in which values were replaced, removed and added: every type in every place."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        value = copy.deepcopy(made.snapshot())
+        for _ in range(draw.choice((1, 1, 2, 3))):
+            holder, key = draw.choice(list(_places(value)))
+            kind = draw.randrange(5)
+            if kind == 0:
+                del holder[key]
+            elif kind == 1 and isinstance(holder, dict):
+                holder[draw.choice(_KEYS)] = copy.deepcopy(draw.choice(_OTHERS))
+            elif kind == 2 and isinstance(holder, list):
+                holder.append(copy.deepcopy(draw.choice(_OTHERS)))
+            else:
+                holder[key] = copy.deepcopy(draw.choice(_OTHERS))
+            if not value:
+                break
+        yield pickle.dumps(value, draw.choice((2, 3, 4, 5)))
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container inside with each of its keys or indexes."""
+    for key in (list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()):
+        yield value, key
+        yield from _places(value[key])
 
 
 def truncations(count: int) -> Iterator[bytes]:

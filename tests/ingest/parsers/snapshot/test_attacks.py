@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ingest.errors import QUARANTINED, LedgerError
+from ingest.parsers.snapshot import compiled
 from ingest.parsers.snapshot.limits import ReadLimits
 from ingest.parsers.snapshot.reading import read_snapshot
 from tests.conftest import ROOT
@@ -69,6 +70,19 @@ def test_truncated_at_each_of_200_offsets(tmp_path: Path, reader: str) -> None:
 def test_mutations(tmp_path: Path, reader: str) -> None:
     outcomes = ended(tmp_path, reader, attacks.mutations(400, seed=1))
     assert {one["ok"] for one in outcomes} == {False, True}
+
+
+@pytest.mark.skipif(not compiled.available(), reason="the compiled reader was not built")
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
+def test_the_readers_agree_on_every_type_in_every_place(tmp_path: Path, count: int) -> None:
+    """Refused by both or by none, but for keys that the compiled reader does not take."""
+    both = []
+    for reader in ("python", "compiled"):
+        (tmp_path / reader).mkdir()
+        both.append(ended(tmp_path / reader, reader, attacks.changes(count, seed=3)))
+    apart = [pair for pair in zip(*both, strict=True) if pair[0]["ok"] != pair[1]["ok"] and "key that is n" not in pair[1].get("what", "")]
+    assert not apart
+    assert {one["ok"] for one in both[0]} == {False, True}
 
 
 @pytest.mark.long

@@ -24,4 +24,5 @@ def stand_in_bytes(tensors: Iterable[Tensor], options: Options) -> int:
     """One weight gradient's worth of each shape of Transformer Engine weights, where accumulation is fused."""
     if not options.gradient_fusion or not options.transformer_engine:
         return 0
-    return options.weight_bytes * sum({tensor.elements for tensor in tensors if tensor.kind in ("matrix", "grouped")})
+    shapes = {(tensor.name, tensor.elements) for tensor in tensors if tensor.kind in ("matrix", "grouped")}
+    return options.weight_bytes * sum(size for _, size in shapes)

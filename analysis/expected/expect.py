@@ -20,7 +20,8 @@ from analysis.expected.calibration import LEAST_HISTORY, History, interval, kind
 from analysis.expected.environment import environment
 from analysis.expected.model import prepared, read_model, read_options
 from analysis.expected.rank import RankExpectation
-from analysis.expected.stage import Run, stage_bytes
+from analysis.expected.run import Run
+from analysis.expected.stage import stage_bytes
 from analysis.theory.arguments import Args, whole
 from analysis.theory.inflight import schedule
 from analysis.theory.layout import coordinates, parallel_sizes

@@ -6,7 +6,10 @@ Source: Megatron-Core `distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from analysis.expected.model import Options
+from analysis.expected.parameters import Tensor
 
 _SHARDED = {"no_shard": frozenset[str](), "optim": frozenset({"optimizer"}), "optim_grads": frozenset({"optimizer", "gradients"}),
             "optim_grads_params": frozenset({"optimizer", "gradients", "weights"})}
@@ -19,8 +22,11 @@ def divided(kind: str, options: Options, shards: int) -> int:
     return shards if kind in _SHARDED.get(options.fsdp, _SHARDED["optim_grads_params"]) else 1
 
 
-def gathered_bytes(unit_elements: int, options: Options) -> int:
-    """The running unit and the one fetched ahead, unsharded, and the unsharded gradient of the running one."""
+def gathered_bytes(tensors: Iterable[Tensor], options: Options) -> int:
+    """The largest unit gathered ahead, and a running layer gathered with its unsharded gradient; embedding and head are units too."""
     if options.fsdp != "optim_grads_params":
         return 0
-    return unit_elements * (2 * options.weight_bytes + options.gradient_bytes)
+    listed = list(tensors)
+    layer = max((tensor.total for tensor in listed if tensor.kind not in ("embedding", "head")), default=0)
+    largest = max((tensor.total for tensor in listed), default=0)
+    return largest * options.weight_bytes + layer * (options.weight_bytes + options.gradient_bytes)

@@ -127,6 +127,7 @@ class Options:
     legacy: bool
     legacy_gradients: bool
     deepspeed: bool
+    distributed_inputs: bool
 
     @property
     def tokens(self) -> int:
@@ -222,7 +223,7 @@ def read_options(args: Args) -> Options:
         offload_fraction=float(args.get("optimizer_offload_fraction") or 0.0) if args.get("optimizer_cpu_offload") else 0.0,
         overlap_gradients=bool(args.get("overlap_grad_reduce")), overlap_parameters=bool(args.get("overlap_param_gather")),
         pad_buckets=bool(args.get("ddp_pad_buckets_for_high_nccl_busbw")),
-        fsdp=str(args.get("data_parallel_sharding_strategy") or "no_shard") if fsdp else None,
+        fsdp=_sharding(args) if fsdp else None,
         fp8=str(args.get("fp8") or args.get("fp8_format")) if args.get("fp8") or args.get("fp8_format") else None,
         fp8_recipe=str(args.get("fp8_recipe") or "delayed"), fp8_parameters=bool(args.get("fp8_param_gather") or args.get("fp8_param")),
         recompute=granularity,
@@ -239,7 +240,8 @@ def read_options(args: Args) -> Options:
         residual_bytes=4 if args.get("fp32_residual_connection") else 2 if bf16 or fp16 else 4,
         rope=args.get("position_embedding_type") in ("rope", "yarn", "mrope"),
         mask_in_batch=args.get("create_attention_mask_in_dataloader") is not False,
-        legacy=legacy, legacy_gradients=legacy and not deepspeed and not args.get("use_contiguous_buffers_in_ddp"), deepspeed=deepspeed)
+        legacy=legacy, legacy_gradients=legacy and not deepspeed and not args.get("use_contiguous_buffers_in_ddp"), deepspeed=deepspeed,
+        distributed_inputs=bool(args.get("distribute_saved_activations") or args.get("distribute_checkpointed_activations")))
 
 
 def _granularity(args: Args) -> str | None:
@@ -258,6 +260,11 @@ def _old_count(args: Args) -> int:
 def _given(args: Args, name: str, default: Any) -> Any:
     value = args.get(name)
     return default if value is None else value
+
+
+def _sharding(args: Args) -> str:
+    """FSDP2 of PyTorch always shards everything; Megatron's own by its strategy, nothing by default."""
+    return "optim_grads_params" if args.get("use_torch_fsdp2") else str(args.get("data_parallel_sharding_strategy") or "no_shard")
 
 
 def _gradient_bytes(args: Args, bf16: bool, fp16: bool) -> int:

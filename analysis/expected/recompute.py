@@ -29,12 +29,16 @@ class Kept:
     window: int
 
 
-def kept(saved: Saved, model: Model, options: Options, *, full: bool) -> Kept:
-    """Apply recomputation to one layer's saved tensors; `full` where the layer is one of those recomputed whole."""
+def kept(saved: Saved, model: Model, options: Options, *, index: int, decoder: bool = True) -> Kept:
+    """Apply recomputation to the saved tensors of layer `index` of a chunk; method block does not reach MTP layers (`decoder` False)."""
     total = sum(saved.values())
-    if options.recompute == "full" and full:
-        entry = saved.get("attention_input", saved.get("mlp_input", 0))
-        return Kept(entry, total - entry)
+    if options.recompute == "full":
+        block = options.recompute_method == "block"
+        if block and (index >= options.recompute_layers or not decoder):
+            return Kept(total, 0)
+        entry = saved.get("attention_input", saved.get("mlp_input", 0)) // (options.tp if options.distributed_inputs else 1)
+        first = block or index % options.recompute_layers == 0
+        return Kept(entry if first else 0, total - entry)
     freed = sum(saved.get(name, 0) for name in _freed(model, options, saved))
     return Kept(total - freed, freed)
 

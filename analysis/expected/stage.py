@@ -8,43 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.expected.activations import Saved, attention, dense_layer
-from analysis.expected.boundary import boundary_bytes, boundary_tensor, peak_boundary_bytes
+from analysis.expected.boundary import boundary_bytes, peak_boundary_bytes
 from analysis.expected.caches import rotary_bytes, stand_in_bytes
-from analysis.expected.environment import Environment, attention_kernel
+from analysis.expected.chunk import chunk_bytes
+from analysis.expected.fsdp import gathered_bytes
 from analysis.expected.gradients import gradient_bytes
-from analysis.expected.head import batch_bytes, deferred_bytes, embedding_bytes, head_bytes, kept_loss_bytes
-from analysis.expected.instants import ChunkBytes, Instant, Moments, fullest
-from analysis.expected.low_precision import quantised_saved, quantised_weight_bytes
-from analysis.expected.model import Model, Options
-from analysis.expected.moe import moe_mlp, routed_tokens
+from analysis.expected.head import batch_bytes, deferred_bytes, kept_loss_bytes
+from analysis.expected.instants import Instant, Moments, fullest
+from analysis.expected.low_precision import quantised_weight_bytes
+from analysis.expected.moe import routed_tokens
 from analysis.expected.optimizer import copy_widths, optimizer_bytes, state_widths
-from analysis.expected.parameters import Tensor, cell_tensors, elements, layer_kind
-from analysis.expected.recompute import kept
-from analysis.expected.transients import backward_bytes, step_bytes
+from analysis.expected.parameters import Tensor, cell_tensors, elements
+from analysis.expected.run import Run
+from analysis.expected.transients import step_bytes
 from analysis.expected.weights import Buffer, buffers, weight_bytes
 from analysis.expected.workspaces import global_buffer_bytes, workspace_bytes
-from analysis.theory.inflight import Schedule
-from analysis.theory.layout import ParallelSizes
-from analysis.theory.stages import Cell, StageLayout
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Everything that is the same on every stage."""
-
-    model: Model
-    options: Options
-    sizes: ParallelSizes
-    layout: StageLayout
-    plan: Schedule
-    env: Environment
-    first_step: bool = False
-
-    @property
-    def kernel(self) -> str:
-        """The attention kernel that runs."""
-        return attention_kernel(self.options.attention, self.env, transformer_engine=self.options.transformer_engine)
+from analysis.theory.stages import Cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +41,7 @@ def stage_bytes(run: Run, stage: int) -> StageBytes:
     tensors = [cell_tensors(run.model, run.sizes, cell) for cell in cells]
     chunks = [buffers(each, run.sizes, run.options) for each in tensors]
     classes = _resident(run, cells, chunks) | _extras(run, cells, [tensor for each in tensors for tensor in each])
-    moments = fullest(run.plan, stage, [_chunk(run, cell, each) for cell, each in zip(cells, tensors, strict=True)])
+    moments = fullest(run.plan, stage, [chunk_bytes(run, cell, each) for cell, each in zip(cells, tensors, strict=True)])
     return StageBytes(sum(elements(each) for each in tensors), classes, tuple(_instants(run, cells, chunks, classes, moments)))
 
 
@@ -70,7 +49,9 @@ def _instants(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]], cla
     """Every candidate of the peak, with its classes."""
     model, options = run.model, run.options
     held = _computing(run, chunks, classes)
-    held |= {"boundary": peak_boundary_bytes(model, options, run.sizes.pp, run.layout.chunks), "batch": batch_bytes(options)}
+    ends = any(cell.embedding or cell.loss for cell in cells)
+    held |= {"boundary": peak_boundary_bytes(model, options, run.sizes.pp, run.layout.chunks), "batch": batch_bytes(options) if ends else 0,
+             "gathered": gathered_bytes((tensor for chunk in chunks for buffer in chunk for tensor in buffer.tensors), options)}
     yield Instant("forward", held | {"activations": moments.forward[0]})
     extra = {"legacy_gradients": _weights(chunks) * options.weight_bytes} if options.legacy_gradients else {}
     yield Instant("backward", held | extra | {"activations": moments.backward[0], "running_layer": moments.backward[1]})
@@ -139,47 +120,3 @@ def _leftovers(run: Run, chunks: list[list[Buffer]]) -> int:
     gathered = run.options.local_tokens * run.sizes.ep * run.sizes.etp
     local = run.model.experts // run.sizes.ep if run.model.experts else 0
     return layers * (gathered * local + 12 * routed_tokens(run.model, run.options, run.sizes))
-
-
-def _chunk(run: Run, cell: Cell, tensors: list[Tensor]) -> ChunkBytes:
-    """Saved bytes and windows of one chunk and micro-batch."""
-    largest = max((tensor.elements for tensor in tensors if tensor.gemm), default=0)
-    saved, window, inside = 0, 0, 0
-    for index, kind in _layers(run, cell):
-        tensors_kept = layer_saved(run, kind)
-        if index >= cell.layers or cell.first_layer + index not in run.model.bf16_layers:
-            tensors_kept = quantised_saved(tensors_kept, run.options)
-        one = kept(tensors_kept, run.model, run.options, full=_whole(run.options, index))
-        saved += one.saved
-        window = max(window, one.window + backward_bytes(tensors_kept, largest, run.options))
-        inside = max(inside, one.window)
-    if cell.embedding:
-        saved += embedding_bytes(run.model, run.options)
-    if run.options.legacy_gradients:
-        saved += boundary_tensor(run.model, run.options)
-    if not cell.loss:
-        return ChunkBytes(saved, window)
-    head = head_bytes(run.model, run.options, cell.mtp)
-    return ChunkBytes(saved, window, head.peak)
-
-
-def _layers(run: Run, cell: Cell) -> list[tuple[int, str]]:
-    """(index within the chunk, kind) of each decoder and MTP layer."""
-    kinds = [layer_kind(run.model, cell.first_layer + index) for index in range(cell.layers)]
-    kinds += [layer_kind(run.model, run.model.layers - 1)] * cell.mtp
-    return list(enumerate(kinds))
-
-
-def _whole(options: Options, index: int) -> bool:
-    return options.recompute_method != "block" or index < options.recompute_layers
-
-
-def layer_saved(run: Run, kind: str) -> Saved:
-    """What one layer of a kind keeps without recomputation."""
-    model, options = run.model, run.options
-    if kind in ("moe", "E"):
-        moe = moe_mlp(model, options, run.sizes)
-        return moe if kind == "E" else {**attention(model, options, run.kernel), **moe}
-    if kind == "*":
-        return attention(model, options, run.kernel)
-    return dense_layer(model, options, run.kernel)

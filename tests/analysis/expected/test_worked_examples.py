@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from analysis.expected import expect_stages
+from analysis.expected.chunk import layer_saved
 from analysis.expected.expect import read_run
 from analysis.expected.recompute import kept
-from analysis.expected.stage import layer_saved, stage_bytes
+from analysis.expected.stage import stage_bytes
 
 SEVEN_B = {
     "hidden_size": 4096, "num_layers": 32, "num_attention_heads": 32, "group_query_attention": True, "num_query_groups": 8, "kv_channels": 128,
@@ -57,7 +58,7 @@ def test_full_recompute_keeps_one_input_a_layer_and_the_window_of_one_layer():
     run = read_run(SEVEN_B | {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}, 8, None, "H100", None)
     forward = next(instant for instant in stage_bytes(run, 0).instants if instant.name == "forward")
     assert forward.classes["activations"] == pytest.approx(1.11e9, rel=0.05)
-    assert kept(layer_saved(run, "dense"), run.model, run.options, full=True).window == pytest.approx(0.54e9, rel=0.01)
+    assert kept(layer_saved(run, "dense"), run.model, run.options, index=0).window == pytest.approx(0.54e9, rel=0.01)
 
 
 @pytest.mark.parametrize(("changes", "bytes_a_parameter"), [

@@ -190,19 +190,21 @@ static void segments(scan *s, value list) {
 
 /* ---- events ---- */
 
-/* Row of an event of a trace; a dictionary that made none when it was filled tells here why. */
-static size_t row_of(scan *s, value v, size_t device, size_t at) {
+/* A dictionary of a trace that made no row when it was filled makes one here, or tells why not. */
+static void late_event(scan *s, value v, size_t device, size_t at) {
     char what[60];
+    size_t count;
+    int key;
     snprintf(what, sizeof what, "event of device %zu", device);
     if (tag_of(v) != DICT) wrong(s, what, at, "is no dictionary", -1);
-    if (tag_of(s->objects[payload(v)]) != ROW) {
-        size_t count;
-        int key;
-        const value *items = items_of(s, v, &count);
-        const char *problem = event_of(s, items, count, &key);
-        if (problem) wrong(s, what, at, problem, key);
-        s->objects[payload(v)] = made(ROW, s->events.count - 1);
-    }
+    const value *items = items_of(s, v, &count);
+    const char *problem = event_of(s, items, count, &key);
+    if (problem) wrong(s, what, at, problem, key);
+    s->objects[payload(v)] = made(ROW, s->events.count - 1);
+}
+
+static inline size_t row_of(scan *s, value v, size_t device, size_t at) {
+    if (tag_of(v) != DICT || tag_of(s->objects[payload(v)]) != ROW) late_event(s, v, device, at);
     return payload(s->objects[payload(v)]);
 }
 

@@ -14,7 +14,7 @@
 
 enum { BEHIND = 4 << 20 };   /* pages of a mapped file are given back in pieces of this size once they are read */
 
-static void push(scan *s, value v) {
+static inline void push(scan *s, value v) {
     if (s->depth == s->stack_room) ROOM(s, s->stack, s->stack_room, s->depth + 1);
     s->stack[s->depth++] = v;
 }
@@ -30,22 +30,19 @@ static inline void need(scan *s, size_t values) {
     if (s->depth - fence(s) < values) fail(s, FAILED_DAMAGED, "is no whole pickle: a value is missing");
 }
 
-static inline void bytes_left(scan *s, uint64_t count) {
-    if ((uint64_t)(s->end - s->at) < count) fail(s, FAILED_DAMAGED, "ends early: the pickle is cut off");
+static inline void bytes_left(scan *s, const uint8_t *at, uint64_t count) {
+    if ((uint64_t)(s->end - at) < count) fail(s, FAILED_DAMAGED, "ends early: the pickle is cut off");
 }
 
-static uint64_t little(scan *s, size_t bytes) {
-    uint64_t n = 0;
-    bytes_left(s, bytes);
-    for (size_t i = 0; i < bytes; i++) n |= (uint64_t)s->at[i] << (8 * i);
-    s->at += bytes;
-    return n;
-}
+/* Little-endian numbers; compilers make one load of each. */
+static inline uint32_t two(const uint8_t *u) { return (uint32_t)(u[0] | u[1] << 8); }
+static inline uint32_t four(const uint8_t *u) { return u[0] | (uint32_t)u[1] << 8 | (uint32_t)u[2] << 16 | (uint32_t)u[3] << 24; }
+static inline uint64_t eight(const uint8_t *u) { return four(u) | (uint64_t)four(u + 4) << 32; }
 
-static void memoise(scan *s, uint64_t at) {
+static inline void memoise(scan *s, uint64_t at) {
     need(s, 1);
-    if (at > s->opcodes) fail(s, FAILED_HOSTILE, "asks for a place in the memo that is larger than the number of its instructions");
     if (at >= s->memo_size) {
+        if (at > s->opcodes) fail(s, FAILED_HOSTILE, "asks for a place in the memo that is larger than the number of its instructions");
         ROOM(s, s->memo, s->memo_room, at + 1);
         memset(s->memo + s->memo_size, 0, (at + 1 - s->memo_size) * sizeof *s->memo);
         s->memo_size = at + 1;
@@ -59,37 +56,33 @@ static inline void recall(scan *s, uint64_t at) {
     push(s, s->memo[at]);
 }
 
-static void text_opcode(scan *s, uint64_t length) {
-    bytes_left(s, length);
-    value v = text_of(s, s->at, length);
-    s->at += length;
-    push(s, v);
+static const uint8_t *text_opcode(scan *s, const uint8_t *at, uint64_t length) {
+    bytes_left(s, at, length);
+    push(s, text_of(s, at, length));
+    return at + length;
 }
 
 /* A whole number of any length, two's complement, little-endian. */
-static void long_opcode(scan *s, uint64_t length) {
-    bytes_left(s, length);
-    const uint8_t *u = s->at;
-    s->at += length;
+static value long_of(scan *s, const uint8_t *u, uint64_t length) {
     int negative = length && u[length - 1] >> 7;
     while (length && u[length - 1] == (negative ? 0xff : 0)) length--;
-    if (length > 8) {
-        push(s, made(HUGE_, length & PAYLOAD));
-        return;
-    }
+    if (length > 8) return made(HUGE_, length & PAYLOAD);
     uint64_t n = negative && length < 8 ? UINT64_MAX << (8 * length) : 0;
     for (size_t i = 0; i < length; i++) n |= (uint64_t)u[i] << (8 * i);
-    if (!negative) push(s, n <= INT64_MAX ? number(s, (int64_t)n) : boxed(s, POSITIVE, n));
-    else if (n == 0) push(s, made(HUGE_, 9));   /* -2^64 */
-    else if (n >> 63) push(s, number(s, (int64_t)n));
-    else push(s, boxed(s, NEGATIVE, 0 - n));
+    if (!negative) return n <= INT64_MAX ? number(s, (int64_t)n) : boxed(s, POSITIVE, n);
+    if (n == 0) return made(HUGE_, 9);   /* -2^64 */
+    return n >> 63 ? number(s, (int64_t)n) : boxed(s, NEGATIVE, 0 - n);
 }
 
-static void float_opcode(scan *s) {
+static const uint8_t *long_opcode(scan *s, const uint8_t *at, uint64_t length) {
+    bytes_left(s, at, length);
+    push(s, long_of(s, at, length));
+    return at + length;
+}
+
+static void float_opcode(scan *s, const uint8_t *at) {
     uint64_t bits = 0;
-    bytes_left(s, 8);
-    for (int i = 0; i < 8; i++) bits = bits << 8 | s->at[i];
-    s->at += 8;
+    for (int i = 0; i < 8; i++) bits = bits << 8 | at[i];
     push(s, boxed(s, FLOAT_, bits));
 }
 
@@ -132,73 +125,101 @@ static void set_items(scan *s, size_t from) {
         put(s, dictionary, items, count);
 }
 
-static void frame(scan *s) {
-    uint64_t length = little(s, 8);
-    bytes_left(s, length);
-    uint64_t ends = (uint64_t)(s->at - s->begin) + length;
+static void frame(scan *s, const uint8_t *at) {
+    uint64_t length = eight(at);
+    bytes_left(s, at + 8, length);
+    uint64_t ends = (uint64_t)(at + 8 - s->begin) + length;
     if (ends > s->frame_end) s->frame_end = ends;
 }
 
-static void protocol(scan *s) {
-    if (little(s, 1) > 5) fail(s, FAILED_DAMAGED, "is a pickle of a protocol after 5");
+/* Pages that were read go back, except the last two pieces. */
+static const uint8_t *give_back(const uint8_t *from, const uint8_t *at) {
+    size_t piece = (size_t)(at - from) / BEHIND * BEHIND;
+    madvise((void *)(uintptr_t)from, piece, MADV_DONTNEED);
+    return from + piece;
 }
 
 /* Every opcode up to STOP; the value that it leaves. */
 static value opcodes(scan *s, int mapped) {
-    const uint8_t *given_back = s->begin;
+    const uint8_t *at = s->begin, *held = s->begin, *end = s->end;
+#define ARGUMENT(bytes) (bytes_left(s, at, bytes), at += (bytes), at - (bytes))
     for (;;) {
-        s->opcode = s->at;
-        bytes_left(s, 1);
-        if (mapped && s->at - given_back > 2 * BEHIND) {
-            size_t piece = (size_t)(s->at - given_back) / BEHIND * BEHIND;
-            madvise((void *)(uintptr_t)given_back, piece, MADV_DONTNEED);
-            given_back += piece;
-        }
+        s->opcode = at;
+        if (at == end) fail(s, FAILED_DAMAGED, "ends early: the pickle is cut off");
+        if (mapped && at - held > 2 * BEHIND) held = give_back(held, at);
         s->opcodes++;
-        switch (*s->at++) {
-        case 'h': recall(s, little(s, 1)); break;
-        case 'j': recall(s, little(s, 4)); break;
+        switch (*at++) {
+        case 'h': recall(s, *ARGUMENT(1)); break;
+        case 'j':
+            recall(s, four(ARGUMENT(4)));
+            for (; end - at >= 5 && *at == 'j'; at += 5, s->opcodes++) {   /* most opcodes: the frames of a list */
+                s->opcode = at;
+                recall(s, four(at + 1));
+            }
+            break;
         case 0x94: memoise(s, s->memo_count); break;
-        case 'q': memoise(s, little(s, 1)); break;
-        case 'r': memoise(s, little(s, 4)); break;
+        case 'q': memoise(s, *ARGUMENT(1)); break;
+        case 'r': memoise(s, four(ARGUMENT(4))); break;
         case '(':
             ROOM(s, s->marks, s->marks_room, s->marks_count + 1);
             s->marks[s->marks_count++] = s->depth;
             break;
-        case 'K': push(s, made(SMALL, little(s, 1))); break;
-        case 'M': push(s, made(SMALL, little(s, 2))); break;
-        case 'J': push(s, made(SMALL, (uint64_t)(int64_t)(int32_t)little(s, 4) & PAYLOAD)); break;
-        case 0x8a: long_opcode(s, little(s, 1)); break;
-        case 0x8b: {
-            uint64_t length = little(s, 4);
-            if (length > INT32_MAX) fail(s, FAILED_DAMAGED, "is no whole pickle: a number of negative length");
-            long_opcode(s, length);
+        case 'K': push(s, made(SMALL, *ARGUMENT(1))); break;
+        case 'M': push(s, made(SMALL, two(ARGUMENT(2)))); break;
+        case 'J': push(s, made(SMALL, (uint64_t)(int64_t)(int32_t)four(ARGUMENT(4)) & PAYLOAD)); break;
+        case 0x8a: {
+            size_t length = *ARGUMENT(1);
+            at = long_opcode(s, at, length);
             break;
         }
-        case 0x8c: text_opcode(s, little(s, 1)); break;
-        case 'X': text_opcode(s, little(s, 4)); break;
-        case 0x8d: text_opcode(s, little(s, 8)); break;
+        case 0x8b: {
+            size_t length = four(ARGUMENT(4));
+            if (length > INT32_MAX) fail(s, FAILED_DAMAGED, "is no whole pickle: a number of negative length");
+            at = long_opcode(s, at, length);
+            break;
+        }
+        case 0x8c: {
+            size_t length = *ARGUMENT(1);
+            at = text_opcode(s, at, length);
+            break;
+        }
+        case 'X': {
+            size_t length = four(ARGUMENT(4));
+            at = text_opcode(s, at, length);
+            break;
+        }
+        case 0x8d: {
+            uint64_t length = eight(ARGUMENT(8));
+            at = text_opcode(s, at, length);
+            break;
+        }
         case '}': push(s, container(s, DICT)); break;
         case ']': push(s, container(s, LIST)); break;
         case 'u': set_items(s, pop_mark(s)); break;
-        case 's': need(s, 2); set_items(s, s->depth - 2); break;
+        case 's': need(s, 2), set_items(s, s->depth - 2); break;
         case 'e': append(s, pop_mark(s)); break;
-        case 'a': need(s, 1); append(s, s->depth - 1); break;
+        case 'a': need(s, 1), append(s, s->depth - 1); break;
         case ')': tuple(s, s->depth); break;
-        case 't': { size_t from = pop_mark(s); tuple(s, from); break; }
-        case 0x85: need(s, 1); tuple(s, s->depth - 1); break;
-        case 0x86: need(s, 2); tuple(s, s->depth - 2); break;
-        case 0x87: need(s, 3); tuple(s, s->depth - 3); break;
+        case 't': tuple(s, pop_mark(s)); break;
+        case 0x85: need(s, 1), tuple(s, s->depth - 1); break;
+        case 0x86: need(s, 2), tuple(s, s->depth - 2); break;
+        case 0x87: need(s, 3), tuple(s, s->depth - 3); break;
         case 'N': push(s, made(NONE, 0)); break;
         case 0x88: push(s, made(TRUE_, 0)); break;
         case 0x89: push(s, made(FALSE_, 0)); break;
-        case 'G': float_opcode(s); break;
-        case 0x95: frame(s); break;
-        case 0x80: protocol(s); break;
-        case '.': need(s, 1); return s->stack[s->depth - 1];
+        case 'G': float_opcode(s, ARGUMENT(8)); break;
+        case 0x95: frame(s, ARGUMENT(8)); break;
+        case 0x80:
+            if (*ARGUMENT(1) > 5) fail(s, FAILED_DAMAGED, "is a pickle of a protocol after 5");
+            break;
+        case '.':
+            need(s, 1);
+            s->at = at;
+            return s->stack[s->depth - 1];
         default: fail(s, FAILED_HOSTILE, "");   /* the caller names the opcode */
         }
     }
+#undef ARGUMENT
 }
 
 #define FREE(pointer) (free(pointer), (pointer) = NULL)
@@ -232,7 +253,7 @@ API whole_scan *snapshot_read(const uint8_t *data, uint64_t size, uint64_t memor
     clock_gettime(CLOCK_REALTIME, &now);
     s->secret[0] = ((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^ (uint64_t)(uintptr_t)s) * 0x9e3779b97f4a7c15ULL | 1;
     s->secret[1] = mixed(s->secret[0] ^ 0xa0761d6478bd642fULL, 0xe7037ed1a0b428dbULL) | 1;
-    s->begin = s->at = s->opcode = data;
+    s->begin = s->opcode = data;
     s->end = data + size;
     s->budget = memory_bytes;
     read_all(w, mapped);

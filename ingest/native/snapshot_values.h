@@ -55,7 +55,7 @@ typedef struct {
     char reason[200];
     int64_t failed_at;
 
-    const uint8_t *begin, *at, *end, *opcode;                    /* opcode: the one being read, NULL when all are */
+    const uint8_t *begin, *end, *opcode, *at;                    /* opcode: the one being read, NULL when all are; at: after the last */
     uint64_t frame_end, budget, secret[2];
 
     value *stack;

@@ -55,6 +55,20 @@ def test_whole_logs(capsys, shared):
         assert card["branch"] == branch
 
 
+@pytest.mark.parametrize(("name", "cards"), [
+    ("slurm_70b_tp4_pp8_full_recompute", [("without_sp", ["G11", "G12"], "proven")]),
+    ("restart_two_runs_one_file", [("weights_only", ["G09"], "proven"), ("sp_selective", ["G09"], "proven")]),
+    ("mpi_7b_fp16_weight_only", [("weights_only", ["G06", "G07", "G08"], "shape")]),
+])
+def test_each_attempt_of_a_log_with_its_own_arguments(capsys, shared, name, cards):
+    got = json.loads(ask(capsys, shared / f"data/logs/files/{name}.log", "--format", "json")[1].out)
+    got = got if isinstance(got, list) else [got]
+    assert [(one["branch"], one["generations"], one["confidence"]) for one in got] == cards
+    for one in got:
+        assert sum(term["bytes"] for term in one["terms"] if term["part"] == "weight_and_optimizer") == pytest.approx(
+            one["weight_and_optimizer_bytes"] or 0, rel=1e-12)
+
+
 def test_batch_answers_line_by_line_with_errors_inside(capsys, tmp_path):
     lines = [{"text": SLURM_TEXT, "args": SLURM_70B, "num_microbatches": "512"}, {"text": MPI_TEXT}, {"text": SLURM_TEXT, "args": {"num_layers": 4}},
              {"args": {}}, {"text": "nothing"}, {"text": SLURM_TEXT, "args": SLURM_70B, "num_microbatches": 0}, {"text": MPI_TEXT, "args": [1]}]

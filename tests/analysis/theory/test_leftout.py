@@ -97,3 +97,40 @@ def test_uneven_chunks_are_walked_through_the_schedule(llama_like):
     found = effects({**llama_like, **layout})["uneven_stages_activation"]
     assert found.sentence.startswith("84 layers of activation are alive on the fullest stage, the formula counts 40")
     assert found.bytes == (84 - 40) * 1_073_741_824 // 2
+
+
+def test_expert_parallelism_before_g14_to_the_byte(llama_like):
+    moe = {**llama_like, "num_experts": 8, "moe_ffn_hidden_size": 1024, "expert_model_parallel_size": 8}
+    experts, per_parameter = 32 * 3 * 4096 * 1024 * 8, 6 + 12 / 64
+    routed = experts // (2 * 8 * 2) * (6 + 12 / 8) - experts // 4 * per_parameter
+    norms = (32 * 8192 + 4096) // 4 * per_parameter
+    router = 32 * (4096 * 8 + 8) // 2 * per_parameter
+    assert effects(moe, "G13")["expert_parallel"].bytes == pytest.approx(routed + norms + router, abs=1)
+
+
+def test_uneven_stages_weights_to_the_byte(llama_like):
+    found = effects({**llama_like, "decoder_first_pipeline_num_layers": 18})["uneven_stages_weights"]
+    shard = 32 * 218_103_808 / 4 + (32 * 8192 + 4096) / 2
+    assert found.bytes == round(2 * shard / 16 * (6 + 12 / 64))
+    assert found.sentence == "a stage holds 18 layers, the formula counts 16"
+
+
+def test_logits_without_pipeline_are_counted_in_half_precision(llama_like):
+    found = effects({**llama_like, "pipeline_model_parallel_size": 1, "sequence_parallel": False})
+    assert found["fp32_logits"].bytes == 2 * TOKENS * 128256 // 2
+    assert "logits_and_loss" not in found
+    assert "fp32_logits" not in effects({**llama_like, "pipeline_model_parallel_size": 1})
+
+
+@pytest.mark.parametrize(("change", "names"), [
+    ({"context_parallel_size": 2, "world_size": 512}, {"context_parallel_activation", "context_parallel_optimizer"}),
+    ({"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": 8}, {"full_recompute", "five_percent"}),
+    ({"num_experts": 8, "expert_model_parallel_size": 2, "moe_ffn_hidden_size": 1024}, {"moe_activation"}),
+    ({"mtp_num_layers": 2}, {"mtp_placement"}),
+    ({"fp8": "e4m3", "fp8_param_gather": True}, set()),
+])
+def test_which_effects_a_run_has(llama_like, change, names):
+    usual = {"logits_and_loss", "ffn_width"}
+    found = set(effects({**llama_like, **change}))
+    assert names <= found
+    assert found - names <= usual

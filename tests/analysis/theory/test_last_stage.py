@@ -14,8 +14,9 @@ from analysis.theory.saved import layer_saved, stage_saved
 from analysis.theory.stages import stage_layout
 from ingest.lake import Lake
 from ingest.pipeline import ingest
+from tests.conftest import ROOT
 
-MIB = 2**20
+MIB, GIB = 2**20, 2**30
 LEGACY = {
     "hidden_size": 1024, "num_layers": 16, "num_attention_heads": 16, "padded_vocab_size": 51200, "seq_length": 512, "micro_batch_size": 2,
     "world_size": 16, "tensor_model_parallel_size": 4, "pipeline_model_parallel_size": 4, "max_position_embeddings": 512, "fp16": True,
@@ -172,3 +173,13 @@ def test_real_logs_whose_last_stage_stands_out(shared, tmp_path, name, stage, we
     assert found.steady_difference_bytes / 2**30 == pytest.approx(steady_gib, abs=0.005)
     assert found.steady_low_bytes == pytest.approx(found.steady_difference_bytes, rel=0.001)
     assert found.predicted_peak_high_bytes < 0.15 * found.surplus_high_bytes
+    page = (ROOT / "docs/methods/logits.md").read_text()
+    shown = [f"{found.measured_last_bytes / GIB:.2f}", f"{found.difference_bytes / GIB:.2f}",
+             span(found.surplus_low_bytes, found.surplus_high_bytes), span(parts["output_weight"].low_bytes, parts["output_weight"].high_bytes),
+             span(found.predicted_peak_low_bytes, found.predicted_peak_high_bytes), f"{found.steady_difference_bytes / GIB:.2f}",
+             f"{found.steady_high_bytes / GIB:.2f}", found.verdict]
+    assert f"PP {stage + 1} | {' | '.join(shown)} |" in page
+
+
+def span(low, high):
+    return f"{low / GIB:.2f} to {high / GIB:.2f}"

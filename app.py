@@ -16,9 +16,11 @@ if __name__ == "__main__":
         "Run": [
             st.Page("app_pages/overview.py", title="Overview", icon=":material/grid_view:"),
             st.Page("app_pages/findings.py", title="Findings", icon=":material/checklist:"),
+            st.Page("app_pages/ledger.py", title="Ledger", icon=":material/account_balance:"),
             st.Page("app_pages/steps.py", title="Steps", icon=":material/stairs:"),
             st.Page("app_pages/theory.py", title="Theory", icon=":material/function:"),
             st.Page("app_pages/snapshot.py", title="Snapshot", icon=":material/photo_camera:"),
+            st.Page("app_pages/plan.py", title="Plan", icon=":material/tune:"),
             st.Page("app_pages/rejects.py", title="Rejects", icon=":material/rule:"),
         ],
         "Lake": [st.Page("app_pages/sql.py", title="SQL", icon=":material/database:")],

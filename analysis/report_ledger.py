@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.reconcile import PARTS, Gap
+from analysis.ledger_rows import fullest
+from analysis.reconcile import PARTS
 from analysis.report_lines import wrapped
 from analysis.rows import Overview
 
@@ -16,15 +17,11 @@ def ledger_lines(overview: Overview) -> Iterator[str]:
     ledger = overview.ledger
     if ledger is None or not ledger.gaps:
         return
-    fullest: dict[int | None, Gap] = {}
-    for one in ledger.gaps:
-        if one.stage not in fullest or (one.max_allocated_bytes or 0) > (fullest[one.stage].max_allocated_bytes or 0):
-            fullest[one.stage] = one
     against = ledger.gaps[0].against
     yield f"\nExpected beside measured, and where the gap to the {against} {'total' if against == 'printed' else 'peak'} goes, GiB"
     heads = ("steady", "expected", "peak", "expected", "gap", "resident", "activ.", "head", "cached", "outside", "unexpl.")
     yield f"  {'stage':>5} {'rank':>6}" + "".join(f"{head:>9}" for head in heads)
-    for one in sorted(fullest.values(), key=lambda gap: (gap.stage is None, gap.stage or 0))[:24]:
+    for one in fullest(ledger)[:24]:
         sizes = (one.allocated_bytes, one.expected_steady_bytes, one.max_allocated_bytes, one.expected_peak_bytes, one.gap_bytes,
                  *(one.parts[name] for name in PARTS))
         yield f"  {'?' if one.stage is None else one.stage:>5} {one.rank:>6}" + "".join(f"{_gib(size):>9}" for size in sizes)

@@ -30,7 +30,7 @@ def app(lake: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("page", ["overview", "findings", "steps", "theory", "rejects"])
+@pytest.mark.parametrize("page", ["overview", "findings", "ledger", "steps", "theory", "plan", "rejects"])
 def test_page_on_a_sample(app: AppTest, page: str, run: str) -> None:
     app.run()
     app.switch_page(f"app_pages/{page}.py")
@@ -38,7 +38,7 @@ def test_page_on_a_sample(app: AppTest, page: str, run: str) -> None:
     app.run()
     assert not app.exception
     assert not app.error or (page, run) == ("overview", "oom_run")
-    assert app.selectbox[0].value == run
+    assert app.sidebar.selectbox[0].value == run
 
 
 @pytest.mark.parametrize("run", sorted(MEASURED))

@@ -1,0 +1,105 @@
+"""Plan: change a setting and see each stage before and after, and what every single change would save on the fullest rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import streamlit as st
+
+from analysis.heat import BLUE, GREY
+from analysis.plan import Plan, Sensitivity
+from analysis.planning import plan_of, sensitivities
+from analysis.rows import Overview
+from analysis.theory.arguments import native
+from analysis.verdict import size_text
+from app_pages._shared import chosen_overview, cursor, gib, safe, section, told_errors
+
+SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "micro_batch_size",
+         "global_batch_size")
+RECOMPUTE: dict[str, dict[str, Any]] = {
+    "as it is": {}, "none": {"recompute_granularity": None, "recompute_modules": None},
+    "selective: core attention": {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]},
+    "selective: experts' activation": {"recompute_granularity": "selective", "recompute_modules": ["moe_act"]},
+    "selective: MoE layers": {"recompute_granularity": "selective", "recompute_modules": ["moe"]},
+    "selective: dense MLP": {"recompute_granularity": "selective", "recompute_modules": ["mlp"]},
+    "full": {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1, "recompute_modules": None},
+}
+
+
+def show() -> None:
+    """The page."""
+    found = chosen_overview()
+    st.header("Plan", anchor=False)
+    if found.ledger is None or not found.ledger.expected.stages:
+        reason = found.ledger.expected.reason if found.ledger else None
+        st.info(safe(f"No plan: {reason or 'the arguments are not known'}."), icon=":material/help:")
+        return
+    st.caption(safe(f"{found.run}, attempt {found.run_index}: the run's own difference from the ledger is kept"))
+    changes, device = _asked(found)
+    with told_errors():
+        _answer(plan_of(found, changes, device or None))
+    _sensitivity(found)
+
+
+def _asked(found: Overview) -> tuple[dict[str, Any], str]:
+    assert found.ledger is not None
+    args, changes = found.ledger.expected.args, {}
+    columns = st.columns(3)
+    for at, name in enumerate(SIZES):
+        now = args.get(name)
+        start = now if isinstance(now, int) and now > 0 else 1
+        given = columns[at % 3].number_input(name.replace("_", " "), min_value=1, value=start, step=1, key=name)
+        if given != now and not (now is None and given == 1):
+            changes[name] = int(given)
+    left, middle, right = st.columns(3)
+    changes |= RECOMPUTE[left.selectbox("recompute", list(RECOMPUTE))]
+    device = middle.text_input("another device", placeholder="as it is", help="H200, B200, or a size such as 139.8GiB")
+    text = right.text_input("anything else", placeholder="decoder_last_pipeline_num_layers=7")
+    for pair in text.split():
+        name, mark, value = pair.partition("=")
+        if mark:
+            changes[name.lstrip("-").replace("-", "_")] = native(value)
+    return changes, device.strip()
+
+
+def _answer(one: Plan) -> None:
+    columns = st.columns(4)
+    columns[0].metric(f"Fullest stage {one.fullest_stage}", size_text(one.fullest_bytes), size_text(-one.saved_bytes) if one.saved_bytes else None,
+                      delta_color="inverse")
+    columns[1].metric("Before", size_text(one.before_bytes))
+    columns[2].metric("Verdict", one.fits)
+    columns[3].metric("Micro-batches", one.microbatches)
+    st.caption(", ".join(f"{name.upper()} {size}" for name, size in one.sizes.items() if name != "world_size"))
+    rows = [{"stage": str(stage.stage), "what": what, "gib": size / 2**30, "bytes": size}
+            for stage in one.stages[:64] for what, size in (("before", stage.before_bytes), ("after", stage.peak_bytes)) if size is not None]
+    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
+        y=alt.Y("stage:N", title="stage", sort=None), yOffset=alt.YOffset("what:N", sort=["before", "after"]), x=alt.X("gib:Q", title="peak, GiB"),
+        color=alt.Color("what:N", title=None, scale=alt.Scale(domain=["before", "after"], range=[GREY, BLUE]), legend=alt.Legend(orient="bottom")),
+        tooltip=["stage:N", "what:N", alt.Tooltip("gib:Q", format=".2f"), alt.Tooltip("bytes:Q", format=",")])
+    st.altair_chart(chart.properties(height=170 + 40 * min(64, len(one.stages))), alt="Peak of each stage before and after the change")
+    st.dataframe([{"stage": stage.stage, "peak, GiB": gib(stage.peak_bytes), "low, GiB": gib(stage.low_bytes), "high, GiB": gib(stage.high_bytes),
+                   "before, GiB": gib(stage.before_bytes), "saved, GiB": gib(stage.saved_bytes), "fits": stage.fits,
+                   "peaks at": stage.peak_instant.replace("_", " ")} for stage in one.stages], hide_index=True, placeholder="-", key="stages",
+                 column_config={f"{name}, GiB": st.column_config.NumberColumn(format="%.2f") for name in ("peak", "low", "high", "before", "saved")})
+
+
+def _sensitivity(found: Overview) -> None:
+    section("What each single change would save on the fullest rank")
+    rows = sensitivities(cursor(), found.run, found.run_index)
+    shown = [{"what": row.sentence.partition(" (")[0], "gib": row.saved_bytes / 2**30, "bytes": row.saved_bytes} for row in rows if row.saved_bytes]
+    if shown:
+        chart = alt.Chart(alt.InlineData(values=shown)).mark_bar(color=BLUE).encode(
+            y=alt.Y("what:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)), x=alt.X("gib:Q", title="saved, GiB"),
+            tooltip=["what:N", alt.Tooltip("gib:Q", format="+.2f"), alt.Tooltip("bytes:Q", format="+,")])
+        st.altair_chart(chart.properties(height=60 + 24 * len(shown)), alt="Bytes that each change would save")
+    st.dataframe([_row(row) for row in rows], hide_index=True, placeholder="-", key="sensitivity",
+                 column_config={"saves, GiB": st.column_config.NumberColumn(format="%.2f")})
+
+
+def _row(row: Sensitivity) -> dict[str, Any]:
+    return {"change": row.sentence, "saves, GiB": gib(row.saved_bytes), "not here": row.refused, "computation": row.computation,
+            "communication": row.communication, "effort": row.complexity, "fails when": row.fails_when}
+
+
+show()

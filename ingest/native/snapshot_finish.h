@@ -100,6 +100,15 @@ static void room_for_block(scan *s) {
     b->room = room;
 }
 
+/* Python takes a size of None for a fault, not for an absent one. */
+static void check_real_size(scan *s, value entry, size_t row) {
+    size_t count;
+    const value *items = items_of(s, entry, &count), *last = NULL;
+    for (size_t i = 0; i < count; i += 2)
+        if (items[i] == made(TEXT, KEY_real_size)) last = &items[i + 1];
+    if (last && tag_of(*last) == NONE) wrong(s, "history of block", row, "has no whole number as", KEY_real_size);
+}
+
 /* One block of a segment; `next` is where it begins if it does not say. `stack` stays a list here. */
 static void block(scan *s, value v, int64_t *next) {
     static const int keys[] = {KEY_address, KEY_size, KEY_requested_size, KEY_state, KEY_frames, KEY_history};
@@ -121,6 +130,7 @@ static void block(scan *s, value v, int64_t *next) {
     const value *history = b->state[row] == INACTIVE ? NULL : listed(s, slots[5], "history", &count);
     if (history && count) {
         if (tag_of(history[0]) != DICT) fail(s, FAILED_DAMAGED, "a block's history holds something else than dictionaries");
+        check_real_size(s, history[0], row);
         take_slots(s, history[0], old_keys, 2, old, OF_NOTHING);
     }
     reading of_history = {s, "history of block", row, old, old_keys};

@@ -1,9 +1,9 @@
 """Snapshot reader (b), compiled: a reader of opcodes in C that writes columns, about twenty times as fast as building Python objects.
 
 `ingest/native/snapshot_scan.c` does the work; here its columns become Arrow tables without a copy. It gives what the Python reader gives,
-column for column, and refuses more: opcodes that no writer of snapshots uses (docs/formats.md lists them), memo ids beyond the number of
-opcodes read, dictionaries whose keys are neither texts nor small numbers, an event that is changed after it was filled or used as
-something else than an event of a trace.
+column for column, and refuses more: opcodes that no writer of snapshots uses (POP, DUP, the old texts and numbers in lines, bytes, sets),
+memo ids beyond the number of opcodes read, dictionaries whose keys are neither texts nor small numbers, an event that is changed after it
+was filled, has a key that is no text or is used as something else than an event of a trace, and a `device_free` that is no number.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from ingest.parsers.base import PIECE_ROWS, Piece, Row
 from ingest.parsers.log import attempts, containers
 from ingest.parsers.log.fast import fast_path
 from ingest.parsers.log.lines import Chunk, blocks_of, chunks, encoding_of
+from ingest.parsers.log.nccl_runs import ConnectionRuns
 from ingest.parsers.log.prefixes import log_line
 from ingest.parsers.log.records import Context, Fed, LogLine, Recognizer
 from ingest.parsers.log.scanner import Cursor, scanner_of
@@ -54,6 +55,7 @@ class Engine:
         self.fast = fast_path(recognizers, self.scanner.literals)
         if self.fast and self.local_rank is not None:
             self.fast.begin(f"local {self.local_rank}")
+        self.runs = ConnectionRuns(recognizers, self._unwrapped, self.scanner.asked)
         if state:
             self._restore(state)
 
@@ -93,12 +95,16 @@ class Engine:
                 at = self._advance(data, at)
                 self.end = chunk.offset + at if at < size else chunk.end
                 self.mark = self._mark()
-                if sum(self.mark.counts.values()) >= PIECE_ROWS or (self.fast and self.fast.full):
+                if sum(self.mark.counts.values()) >= PIECE_ROWS or self.runs.full or (self.fast and self.fast.full):
                     yield self._piece(self.mark)
                     self.mark = self._mark()
                     continue
                 if at >= size:
                     return
+                if self.runs.wanted and (run := self.runs.take(data, at, self.number, self.context))[1]:
+                    at, self.number = run[0], self.number + run[1]
+                    self.end = chunk.offset + at if at < size else chunk.end
+                    continue
             stop = data.find(b"\n", at) + 1 or size
             word = self.fast.word(data) if self.fast and self.idle else None
             self._line(data[at:stop], chunk.offset + at)
@@ -192,7 +198,7 @@ class Engine:
         for table, count in mark.counts.items():
             rows[table] = self.context.rows[table][:count]
             del self.context.rows[table][:count]
-        tables = self.fast.take(self.context.file_rank) if self.fast else {}
+        tables = (self.fast.take(self.context.file_rank) if self.fast else {}) | self.runs.table(self.context.file_rank)
         encoding, number, run_index, iteration, phase, facts, seen = mark.state
         state = json.dumps([encoding, number, run_index, iteration, phase, json.loads(facts), seen])
         piece = Piece({table: found for table, found in rows.items() if found}, mark.end, state, tables)

@@ -17,12 +17,24 @@ from ingest.parsers.snapshot.source import Bytes
 
 PROTOCOLS = (2, 3, 4, 5)
 _SHORT = 32
-_TEXTS = b"|".join(b"\x8c" + re.escape(bytes([size])) + b".{%d}" % size for size in range(_SHORT))
-_LONGS = b"|".join(re.escape(bytes([size])) + b".{%d}" % size for size in range(10))
-_PLAIN = re.compile(
-    rb"(?:[\x94}\]()\x85-\x87eusatN\x88\x89]"  # MEMOIZE, empty containers, MARK, tuples, APPENDS, SETITEMS, SETITEM, APPEND, None, booleans
-    rb"|h.|j.{4}|q.|r..\0\0"  # memo: BINGET, LONG_BINGET, BINPUT, LONG_BINPUT of small indexes
-    rb"|K.|M..|J.{4}|G.{8}|\x8a(?:" + _LONGS + rb")|" + _TEXTS + rb")*+", re.DOTALL)
+
+
+def _sized(opcode: bytes, length: bytes, sizes: int) -> bytes:
+    """Instructions with `sizes` lengths of one byte, filled up by `length`."""
+    return b"|".join(opcode + re.escape(bytes([size])) + length + b".{%d}" % size for size in range(sizes))
+
+
+def _plain(indexes: bytes) -> re.Pattern[bytes]:
+    """Any number of whole plain instructions; LONG_BINPUT of the `indexes`."""
+    return re.compile(
+        rb"(?:[\x94}\]()\x85-\x87eusatN\x88\x89]"  # MEMOIZE, empty containers, MARK, tuples, APPENDS, SETITEMS, SETITEM, APPEND, None, booleans
+        rb"|h.|j.{4}|q.|r" + indexes +  # memo: BINGET, LONG_BINGET, BINPUT
+        rb"|K.|M..|J.{4}|G.{8}|" + _sized(rb"\x8a", b"", 10) + b"|" + _sized(rb"\x8c", b"", _SHORT) + b"|" + _sized(b"X", rb"\0\0\0", _SHORT)
+        + rb")*+", re.DOTALL)
+
+
+_FEW, _MANY = _plain(rb"..\0\0"), _plain(rb"...\0")
+_MANY_BYTES = 2**24  # a file of this size may have memo indexes below it
 _STOP, _LONG_BINPUT, _FRAME = b"."[0], b"r"[0], 0x95
 _LENGTHS = {b"X"[0]: 4, 0x8C: 1, 0x8D: 8, 0x8A: 1, 0x8B: 4}  # BINUNICODE, SHORT_BINUNICODE, BINUNICODE8, LONG1, LONG4: bytes of the length
 _FIXED = {b"h"[0]: 1, b"j"[0]: 4, b"q"[0]: 1, b"K"[0]: 1, b"M"[0]: 2, b"J"[0]: 4, b"G"[0]: 8}
@@ -34,8 +46,9 @@ def checked_end(data: Bytes) -> int:
     if len(data) < 2 or data[0] != 0x80 or data[1] not in PROTOCOLS:
         raise damaged("does not begin as a pickle of protocol 2 to 5", 0)
     at, size = 2, len(data)
+    plain = _MANY if size > _MANY_BYTES else _FEW
     while True:
-        match = _PLAIN.match(data, at)
+        match = plain.match(data, at)
         at = match.end() if match else at
         if at < size and data[at] == _STOP:
             return at + 1

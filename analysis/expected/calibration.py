@@ -51,8 +51,9 @@ class Interval:
 
 def kinds(model: Model, options: Options, pp: int) -> tuple[str, str]:
     """The kind of a run whose residuals bound its steady state, and the one for its peak."""
-    if options.fsdp or options.fp8 or model.mla:
-        return "rare", "rare"
+    rare = "sharded" if options.fsdp else "low_precision" if options.fp8 else "latent" if model.mla else None
+    if rare:
+        return rare, rare
     if any(model.moe_pattern) or "E" in model.pattern:
         return "experts", "experts"
     certain = options.attention is not None or not options.transformer_engine

@@ -27,9 +27,9 @@ V3 = {
     "attention_dropout": 0.0, "attention_backend": "fused",
 }
 DENSE = {"hidden_size": 4096, "num_layers": 4, "num_attention_heads": 32, "group_query_attention": True, "num_query_groups": 8,
-         "ffn_hidden_size": 14336, "swiglu": True, "normalization": "RMSNorm", "add_bias_linear": False, "position_embedding_type": "rope", "padded_vocab_size": 128256,
-         "seq_length": 4096, "micro_batch_size": 1, "tensor_model_parallel_size": 2, "sequence_parallel": True, "world_size": 2, "bf16": True,
-         "hidden_dropout": 0.0, "attention_dropout": 0.0, "attention_backend": "flash"}
+         "ffn_hidden_size": 14336, "swiglu": True, "normalization": "RMSNorm", "add_bias_linear": False, "position_embedding_type": "rope",
+         "padded_vocab_size": 128256, "seq_length": 4096, "micro_batch_size": 1, "tensor_model_parallel_size": 2, "sequence_parallel": True,
+         "world_size": 2, "bf16": True, "hidden_dropout": 0.0, "attention_dropout": 0.0, "attention_backend": "flash"}
 
 
 def run_of(args, **changes):

@@ -30,7 +30,7 @@ def _rows(data: bytes, path: str, **options: object) -> tuple[Rows, int]:
     rows: Rows = {}
     fast = 0
     for piece in MEGATRON_LOG.parse(io.BytesIO(data), path, **options):  # type: ignore[arg-type]
-        fast += sum(part.num_rows for part in piece.tables.values())
+        fast += sum(part.num_rows for table, part in piece.tables.items() if table in ("rank_memory", "iterations"))
         for table, found in piece.records().items():
             rows.setdefault(table, []).extend({name: value for name, value in row.items() if value is not None} for row in found)
     return {table: found for table, found in rows.items() if found}, fast

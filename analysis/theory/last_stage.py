@@ -15,7 +15,7 @@ from analysis.theory.arguments import Args, native_args, whole
 from analysis.theory.formula_arguments import FormulaArguments, formula_arguments
 from analysis.theory.generations import NEWEST
 from analysis.theory.logits import Head, Part, Verdict, compare, head
-from analysis.theory.parameters import layer_shard, moe_pattern
+from analysis.theory.parameters import layer_kinds, layer_shard
 from analysis.theory.resident import resident_bytes
 from analysis.theory.saved import layer_saved, stage_saved, tokens
 from analysis.theory.stages import StageLayout, stage_layout
@@ -143,8 +143,8 @@ def _other_parameters(args: Args, a: FormulaArguments, layout: StageLayout, neig
     """Parameters, experts apart, of the last stage less the neighbour's, the head's own left out; by the newest formula's count."""
     counted = []
     for stage in (layout.pp - 1, neighbour):
-        pattern = [kind for cell in layout.of_stage(stage) for kind in moe_pattern(a)[cell.first_layer:cell.first_layer + cell.layers]]
-        kinds = [*pattern, *[moe_pattern(a)[-1]] * sum(cell.mtp for cell in layout.of_stage(stage))]
+        pattern = [kind for cell in layout.of_stage(stage) for kind in layer_kinds(a)[cell.first_layer:cell.first_layer + cell.layers]]
+        kinds = [*pattern, *[layer_kinds(a)[-1]] * sum(cell.mtp for cell in layout.of_stage(stage))]
         shards = [layer_shard(NEWEST, a, moe=bool(kind)) for kind in kinds]
         first = any(cell.embedding for cell in layout.of_stage(stage))
         positions = a.hidden_size * whole(args, "max_position_embeddings", 0, least=0) if _learned(args) else 0
@@ -162,7 +162,7 @@ def _activations(args: Args, a: FormulaArguments, layout: StageLayout, neighbour
     ends = sorted(round(last[end] - before[end]) for end in (0, 1))
     parts = [Part("in_flight_activations", "saved", ends[0], ends[1], "stage")]
     if depth := sum(cell.mtp for cell in layout.of_stage(layout.pp - 1)):
-        low, high = layer_saved(args, a, moe=bool(moe_pattern(a)[-1]))
+        low, high = layer_saved(args, a, moe=bool(layer_kinds(a)[-1]))
         norms = 14 * a.hidden_size * tokens(a).norm
         alive = layout.pp if layout.chunks > 1 else 1
         parts.append(Part("mtp_activations", "saved", round(depth * (low + norms)), round(alive * depth * (high + norms)), "stage"))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from analysis.theory.formula_arguments import FormulaArguments
 from analysis.theory.generations import Generation
+from ingest.errors import LedgerError
 
 
 class Crash(Exception):
@@ -227,3 +228,12 @@ def layer_shard(generation: Generation, a: FormulaArguments, *, moe: bool) -> tu
     layer = _moe_layer(generation, a) if moe else _dense_layer(generation, a)
     shards = a.expert_tensor_parallel_size * a.expert_model_parallel_size
     return layer.tensor / a.tensor_model_parallel_size + layer.replicated, layer.expert / shards
+
+
+def layer_kinds(a: FormulaArguments) -> list[int]:
+    """`moe_pattern`, with a sentence where Megatron would die. Raises LedgerError."""
+    try:
+        return moe_pattern(a)
+    except Crash as crash:
+        length = len(a.moe_layer_freq) if isinstance(a.moe_layer_freq, list) else a.moe_layer_freq
+        raise LedgerError(f"argument moe_layer_freq is a list of {length}; one entry for each of num_layers {a.num_layers} would fit") from crash

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from analysis.theory.arguments import Args, whole
 from analysis.theory.formula_arguments import FormulaArguments
 from analysis.theory.inflight import heaviest_mix, schedule
-from analysis.theory.parameters import moe_pattern
+from analysis.theory.parameters import layer_kinds
 from analysis.theory.stages import StageLayout
 
 Range = tuple[float, float]
@@ -68,7 +68,7 @@ def recomputed_in_full(args: Args) -> bool:
 
 def _chunk(args: Args, a: FormulaArguments, first: int, layers: int) -> Range:
     """One chunk: its layers, and the tensor that crosses the stage's border, which older releases keep."""
-    pattern = moe_pattern(a)[first:first + layers]
+    pattern = layer_kinds(a)[first:first + layers]
     border = 2 * a.hidden_size * tokens(a).norm
     kept = (0.0, 0.0)
     if recomputed_in_full(args):

@@ -15,7 +15,7 @@ from analysis.theory.formula_arguments import FormulaArguments, formula_argument
 from analysis.theory.generations import NEWEST, Generation
 from analysis.theory.inflight import heaviest_mix, schedule
 from analysis.theory.megatron import report
-from analysis.theory.parameters import bytes_per_parameter, layer_shard, moe_pattern
+from analysis.theory.parameters import bytes_per_parameter, layer_kinds, layer_shard
 from analysis.theory.stages import StageLayout, stage_layout
 
 
@@ -46,7 +46,7 @@ def stage_theory(args: Args, *, microbatches: int | None = None, generation: Gen
 
 def _stage(args: Args, a: FormulaArguments, layout: StageLayout, stage: int, microbatches: int, generation: Generation) -> StageTheory:
     cells = layout.of_stage(stage)
-    pattern = moe_pattern(a)
+    pattern = layer_kinds(a)
     kinds = [kind for cell in cells for kind in pattern[cell.first_layer:cell.first_layer + cell.layers]]
     mtp = sum(cell.mtp for cell in cells)
     shards = [layer_shard(NEWEST, a, moe=bool(kind)) for kind in (*kinds, *[pattern[-1]] * mtp)]

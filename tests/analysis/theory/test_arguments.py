@@ -12,7 +12,9 @@ from analysis.theory.arguments import native, native_args, padded_vocabulary
 from analysis.theory.branch import branch_card
 from analysis.theory.consistency import contradictions
 from analysis.theory.formula_arguments import FormulaArguments
+from analysis.theory.last_stage import Measured, last_stage
 from analysis.theory.megatron import report_args
+from analysis.theory.stage_theory import stage_theory
 from ingest.errors import LedgerError
 from tests.analysis.theory.conftest import LLAMA_LIKE
 from tests.analysis.theory.test_branch import SLURM_TEXT
@@ -86,3 +88,28 @@ def test_whatever_a_value_is_the_answer_is_a_report_or_a_sentence(change):
                 lambda: branch_card(report_args(args, 8)[0][0].printed_text or "", args, 8)):
         with contextlib.suppress(LedgerError):
             assert ask()
+
+
+MORE = [*NAMES, "hidden_dropout", "checkpoint_activations", "checkpoint_num_layers", "recompute_method", "transformer_impl", "bf16", "fp16",
+        "optimizer", "accumulate_allreduce_grads_in_fp32", "max_position_embeddings", "position_embedding_type", "distribute_saved_activations",
+        "gradient_accumulation_fusion", "exp_avg_sq_dtype", "overlap_moe_expert_parallel_comm"]
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from(MORE), anything, max_size=5), st.one_of(st.none(), st.integers(1, 64)))
+def test_whatever_a_value_is_the_stages_are_placed_or_a_sentence_says_why_not(change, microbatches):
+    args = {**LLAMA_LIKE, **change}
+    stages = [Measured(0, 2**34, 2**34), Measured(1, 2**33, 2**33)]
+    found = last_stage(args, stages, microbatches=microbatches, te_version="2.18")
+    assert found.reason
+    assert found.verdict in ("explained", "partly", "not_explained", "not_measurable")
+    with contextlib.suppress(LedgerError):
+        assert stage_theory(args, microbatches=microbatches)
+
+
+def test_a_pattern_of_the_wrong_length_is_a_sentence_not_an_error_of_another_kind():
+    args = {**LLAMA_LIKE, "num_experts": 8, "moe_layer_freq": [1, 0]}
+    found = last_stage(args, [Measured(0, 2**34, 2**34), Measured(1, 2**33, 2**33)], microbatches=8)
+    assert (found.verdict, "moe_layer_freq is a list of 2" in found.reason) == ("not_measurable", True)
+    with pytest.raises(LedgerError, match="moe_layer_freq is a list of 2"):
+        stage_theory(args, microbatches=8)

@@ -125,13 +125,6 @@ static void set_items(scan *s, size_t from) {
         put(s, dictionary, items, count);
 }
 
-static void frame(scan *s, const uint8_t *at) {
-    uint64_t length = eight(at);
-    bytes_left(s, at + 8, length);
-    uint64_t ends = (uint64_t)(at + 8 - s->begin) + length;
-    if (ends > s->frame_end) s->frame_end = ends;
-}
-
 /* Pages that were read go back, except the last two pieces. */
 static const uint8_t *give_back(const uint8_t *from, const uint8_t *at) {
     size_t piece = (size_t)(at - from) / BEHIND * BEHIND;
@@ -141,7 +134,7 @@ static const uint8_t *give_back(const uint8_t *from, const uint8_t *at) {
 
 /* Every opcode up to STOP; the value that it leaves. */
 static value opcodes(scan *s, int mapped) {
-    const uint8_t *at = s->begin, *held = s->begin, *end = s->end;
+    const uint8_t *at = s->begin + 2, *held = s->begin, *end = s->end;   /* after PROTO, which the caller has checked */
 #define ARGUMENT(bytes) (bytes_left(s, at, bytes), at += (bytes), at - (bytes))
     for (;;) {
         s->opcode = at;
@@ -208,10 +201,11 @@ static value opcodes(scan *s, int mapped) {
         case 0x88: push(s, made(TRUE_, 0)); break;
         case 0x89: push(s, made(FALSE_, 0)); break;
         case 'G': float_opcode(s, ARGUMENT(8)); break;
-        case 0x95: frame(s, ARGUMENT(8)); break;
-        case 0x80:
-            if (*ARGUMENT(1) > 5) fail(s, FAILED_DAMAGED, "is a pickle of a protocol after 5");
+        case 0x95: {
+            uint64_t length = eight(ARGUMENT(8));
+            bytes_left(s, at, length);
             break;
+        }
         case '.':
             need(s, 1);
             s->at = at;
@@ -237,7 +231,6 @@ static void read_all(whole_scan *w, int mapped) {
     if (mapped) madvise((void *)(uintptr_t)s->begin, (size_t)(s->end - s->begin), MADV_SEQUENTIAL);
     value top = opcodes(s, mapped);
     s->opcode = NULL;
-    if ((uint64_t)(s->at - s->begin) < s->frame_end) s->at = s->begin + s->frame_end;   /* Python reads frames whole */
     if (s->at < s->end) count_unknown(s, OF_OTHERS, -1, s->end - s->at);
     forget(s);
     finish(s, top);

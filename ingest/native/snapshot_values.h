@@ -56,7 +56,7 @@ typedef struct {
     int64_t failed_at;
 
     const uint8_t *begin, *end, *opcode, *at;                    /* opcode: the one being read, NULL when all are; at: after the last */
-    uint64_t frame_end, budget, secret[2];
+    uint64_t budget, secret[2];
 
     value *stack;
     size_t depth, stack_room;

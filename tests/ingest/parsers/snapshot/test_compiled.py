@@ -182,6 +182,13 @@ def test_graphs(value: Any, protocol: int, framed: bool) -> None:
     check(small_frames(value) if framed else pickle.dumps(value, protocol))
 
 
+def test_bytes_after_the_end_are_counted_inside_a_frame_too() -> None:
+    data = b"\x80\x04\x95\x12\x00\x00\x00\x00\x00\x00\x00}(\x8c\x08segments]u.}}}}"
+    columns = check(data)
+    assert isinstance(columns, SnapshotColumns)
+    assert columns.unknown == {"bytes after the end": 4}
+
+
 @pytest.mark.long
 @settings(max_examples=5000, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.sampled_from([2, 4]), st.booleans())

@@ -28,7 +28,7 @@ from cli.arguments_of_log import surroundings_of_log
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("HBMLEDGER_SHARED", ROOT.parent / "shared"))
 LEAST_RANKS = 16
-SHARE = 0.93
+SHARE = 0.91
 """Share of residuals that bounds are fitted to hold: runs of one configuration share theirs, so a new configuration falls outside more often
 than one run in ten of these."""
 OTHER_KERNEL = 1.12

@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -44,11 +45,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def confine(limits: ReadLimits) -> None:
-    """No core dump; no more address space than there is now and `memory_bytes`; no more processor time than `seconds`."""
+    """No core dump; no more address space than there is now and `memory_bytes`; no more processor time than `seconds` from now on."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _lower(resource.RLIMIT_AS, _address_space() + limits.memory_bytes)
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-    _lower(resource.RLIMIT_CPU, int(limits.seconds) + 1)
+    _lower(resource.RLIMIT_CPU, max(round(time.process_time() + limits.seconds), 1))
 
 
 def _lower(what: int, value: int) -> None:

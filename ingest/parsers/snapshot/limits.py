@@ -17,7 +17,7 @@ _BASE_BYTES = GIB
 _BYTES_PER_BYTE = 14
 """Objects of Python take about 8 bytes a byte of pickle on files of torch (measured: docs/formats.md); the rest is headroom."""
 
-_BASE_SECONDS = 3.0
+_BASE_SECONDS = 2.0
 _SECONDS_PER_BYTE = 1 / 4e6
 MEMORY_VARIABLE = "HBMLEDGER_SNAPSHOT_MEMORY_GB"
 _MEMORY_GB = 16.0

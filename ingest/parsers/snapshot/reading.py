@@ -19,7 +19,7 @@ from typing import BinaryIO
 from ingest.artifacts import Limits, damage, open_stream
 from ingest.errors import LedgerError
 from ingest.parsers.snapshot.columns import SnapshotColumns
-from ingest.parsers.snapshot.limits import ReadLimits, damaged, limits_for, memory_ceiling_bytes, too_large
+from ingest.parsers.snapshot.limits import ReadLimits, damaged, hostile, limits_for, memory_ceiling_bytes, too_large
 from ingest.parsers.snapshot.readers import chosen
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -99,8 +99,10 @@ def _environment() -> dict[str, str]:
 
 
 def _refusal(code: int, said: bytes, printed: bytes, limits: ReadLimits) -> LedgerError:
-    if code in (-signal.SIGXCPU, -signal.SIGKILL):
-        return too_large(f"takes more than {limits.seconds:.0f} s or more memory than there is to read: it was given up")
+    if code == -signal.SIGXCPU:
+        return hostile(f"takes more than {limits.seconds:.0f} s of processor time, which no snapshot of its size does: reading was given up")
+    if code == -signal.SIGKILL:
+        return too_large("made the system end the process that read it (out of memory?)")
     if code < 0:
         return damaged(f"made the reading process crash (signal {-code}): it is damaged or hostile")
     try:

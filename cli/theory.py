@@ -121,13 +121,25 @@ def _answers(path: str, generation: str, *, verbose: bool) -> Iterator[dict[str,
                 raise LedgerError(broken)
             wanted = str(asked.get("generation") or generation)
             args = args_of(asked.get("args"), where="args")
-            found = _answer(args, asked.get("num_microbatches"), wanted, verbose=bool(asked.get("verbose", verbose)))
+            found = _answer(args, asked.get("num_microbatches"), wanted, verbose=_switch(asked.get("verbose"), verbose))
             doubts = [one.sentence for one in contradictions(args)]
             for one in found:
                 one["contradictions"] = doubts
             yield found if wanted == "all" else found[0]
         except LedgerError as error:
             yield {"error": str(error)}
+
+
+def _switch(value: Any, default: bool) -> bool:
+    """A switch as JSON or as a dump prints it; the default where it is null."""
+    from analysis.theory.arguments import native
+
+    given = native(value)
+    if given is None:
+        return default
+    if given not in (True, False):
+        raise LedgerError(f"verbose is {value!r:.60}; true or false would fit")
+    return bool(given)
 
 
 def _answer(args: dict[str, Any], microbatches: Any, generation: str, *, verbose: bool) -> list[dict[str, Any]]:

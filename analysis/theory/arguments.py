@@ -54,14 +54,16 @@ def native(value: Any) -> Any:
 
 
 def native_args(args: Args) -> dict[str, Any]:
-    """All arguments with native values and Megatron's argument names (dashes and a leading `--` are accepted)."""
+    """All arguments with native values and Megatron's argument names; dashes, and a leading `--` where an empty value is a switch, are accepted."""
     result: dict[str, Any] = {}
     for printed, value in args.items():
         name = printed.lstrip("-").replace("-", "_")
-        parsed = native(value)
+        parsed = True if value == "" and printed.startswith("--") else native(value)
         if name in COMMAND_LINE_NAMES and parsed is True:
             name, parsed = COMMAND_LINE_NAMES[name]
         result[_SAME_MEANING.get(name, name)] = parsed
+    if result.get("recompute_activations") is True and result.get("recompute_granularity") is None:
+        result["recompute_granularity"] = "selective"
     return result
 
 

@@ -70,6 +70,27 @@ def test_batch_answers_line_by_line_with_errors_inside(capsys, tmp_path):
     assert "line 6 is no JSON" in got[5]["error"]
 
 
+@pytest.mark.parametrize(("verbose", "lines"), [(True, 11), (False, 2), ("False", 2), ("True", 11), (0, 2), (None, 11), ("None", 11)])
+def test_verbose_as_json_or_as_a_dump_prints_it(capsys, tmp_path, verbose, lines):
+    path = tmp_path / "batch.jsonl"
+    path.write_text(json.dumps({"args": LLAMA_LIKE, "num_microbatches": "8", "verbose": verbose}) + "\n")
+    text = json.loads(answer(capsys, "--batch", str(path), "--format", "json")[1].out)["printed_text"]
+    assert len([line for line in text.splitlines() if line]) == lines
+
+
+def test_a_verbose_that_is_no_switch_is_one_sentence(capsys, tmp_path):
+    path = tmp_path / "batch.jsonl"
+    path.write_text(json.dumps({"args": LLAMA_LIKE, "verbose": "loud"}) + "\n")
+    assert json.loads(answer(capsys, "--batch", str(path), "--format", "json")[1].out)["error"] == "verbose is 'loud'; true or false would fit"
+
+
+def test_terms_are_part_of_the_answer(capsys, args_file):
+    got = json.loads(answer(capsys, "--args", args_file(), "--microbatches", "8", "--format", "json")[1].out)
+    assert sum(term["bytes"] for term in got["terms"] if term["part"] == "activation") == got["activation_bytes"]
+    shown = answer(capsys, "--args", args_file(), "--microbatches", "8")[1].out
+    assert "h·V/t·(6 + 12/DP) = 4096·128256/2·(6 + 12/64)" in shown
+
+
 @pytest.mark.parametrize(("change", "sentence"), [
     ({"padded_vocab_size": None}, "argument padded_vocab_size is missing"),
     ({"tensor_model_parallel_size": 3, "world_size": 252}, "tensor_model_parallel_size is 3 and does not divide num_attention_heads 32; 2, 4"),

@@ -35,6 +35,9 @@ def test_one_value(printed, value):
 def test_names_of_other_spellings():
     assert native_args({"--num-layers": "4", "disable_bias_linear": "True", "decoder-first-pipeline-num-layers": 3}) == {
         "num_layers": 4, "add_bias_linear": False, "decoder_first_pipeline_num_layers": 3}
+    assert native_args({"--sequence-parallel": "", "--recompute-activations": ""}) == {
+        "sequence_parallel": True, "recompute_activations": True, "recompute_granularity": "selective"}
+    assert native_args({"recompute_activations": True, "recompute_granularity": "full"})["recompute_granularity"] == "full"
     assert native_args({"disable_bias_linear": False})["disable_bias_linear"] is False
 
 

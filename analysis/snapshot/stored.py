@@ -60,7 +60,7 @@ def from_lake(connection: duckdb.DuckDBPyConnection, artifact: str, device: int)
     summary = connection.execute("SELECT events, end_requested_bytes FROM snapshot_devices WHERE artifact = ? AND device = ?", [artifact, device])
     events, held = summary.fetchone() or (0, 0)
     if (events and not len(trace.events)) or (held and not len(trace.blocks.size)):
-        raise LedgerError("only the summary of this snapshot is in the lake", where=artifact, todo="ingest it again with --snapshot-detail full")
+        raise LedgerError("only the summary of this snapshot is in the lake", where=artifact, todo="ingest it into another lake with --snapshot-detail full")
     stacks = _stacks(connection, artifact)
     settings = json.loads(known[0]["allocator_settings"] or "{}")
     return Snapshot((trace,), stacks, settings if isinstance(settings, dict) else {}, {}, str(known[0]["reader"] or ""), known[0]["file_bytes"] or 0)

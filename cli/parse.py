@@ -23,7 +23,7 @@ _OF_THE_LAKE = ("run", "artifact", "month", "cluster")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="logs and memory_stats files, compressed or not")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="logs, memory_stats files and memory snapshots, compressed or not")
     parser.add_argument("--format", choices=("text", "json", "jsonl"), default="text",
                         help="jsonl: each record; json: the same in one list; text: counts")
 

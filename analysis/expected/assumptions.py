@@ -36,12 +36,12 @@ UNPRICED: dict[str, str] = {
 }
 """Options that move memory and have no term here, each with what it would change."""
 
-_OFF: tuple[object, ...] = (None, False, 0, "none", "None", "no_shard", "", [], 1)
+_OFF: tuple[object, ...] = (None, False, 0, "none", "None", "no_shard", "", [])
 
 
 def unpriced(args: Args) -> list[str]:
-    """Names of unpriced options that are on."""
-    return [name for name in UNPRICED if args.get(name) not in _OFF]
+    """Names of unpriced options that are on; a size of 1 is off."""
+    return [name for name in UNPRICED if args.get(name) not in _OFF and (args[name] is True or args[name] != 1)]
 
 
 def assumptions(args: Args, model: Model, options: Options, env: Environment, kernel: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ copy of half-precision gradients lives from the step to the next `zero_grad`, bo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analysis.theory.inflight import Schedule, walk
 
@@ -47,10 +47,10 @@ class Moments:
 
 
 def fullest(plan: Schedule, stage: int, chunks: Sequence[ChunkBytes]) -> Moments:
-    """Walk the schedule of a stage."""
+    """Walk the schedule of a stage, as far as it is not periodic yet."""
     alive = 0
     forward = loss = backward = (0, 0)
-    for chunk, step in walk(plan, stage):
+    for chunk, step in walk(replace(plan, microbatches=_enough(plan)), stage):
         one = chunks[chunk]
         if step > 0:
             alive += one.saved
@@ -60,3 +60,11 @@ def fullest(plan: Schedule, stage: int, chunks: Sequence[ChunkBytes]) -> Moments
             backward = max(backward, (alive, one.window), key=sum)
             alive -= one.saved
     return Moments(forward, loss, backward)
+
+
+def _enough(plan: Schedule) -> int:
+    """Micro-batches after which a schedule only repeats itself: the warm-up and two rounds of groups; whole groups, and no more than there are."""
+    warm_up = 2 * plan.pp // plan.chunks + plan.group
+    rounds = -(-warm_up // plan.group) + 2
+    rest = plan.microbatches % plan.group
+    return min(plan.microbatches, rounds * plan.group + rest)

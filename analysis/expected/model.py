@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.theory.arguments import Args, native_args, padded_vocabulary, whole
+from analysis.theory.arguments import Args, fraction, native_args, padded_vocabulary, whole
 from ingest.errors import LedgerError
 
 
@@ -200,7 +200,6 @@ def _mamba(args: Args, hidden: int) -> Mamba:
                  whole(args, "mamba_num_heads", max(2 * hidden // width, 1)))
 
 
-_HALF = {"bf16": 2, "fp16": 2}
 _DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "float32": 4, "bfloat16": 2, "float16": 2, "uint8": 1,
            "torch.float32": 4, "torch.bfloat16": 2, "torch.float16": 2, "torch.uint8": 1}
 
@@ -220,7 +219,7 @@ def read_options(args: Args) -> Options:
         distributed_optimizer=bool(args.get("use_distributed_optimizer")) or fsdp, instances=whole(args, "num_distributed_optimizer_instances", 1),
         optimizer=str(args.get("optimizer") or "adam"), precision_aware=bool(args.get("use_precision_aware_optimizer")),
         master_bytes=_dtype(args, "main_params_dtype"), moment_bytes=_dtype(args, "exp_avg_dtype") + _dtype(args, "exp_avg_sq_dtype"),
-        offload_fraction=float(args.get("optimizer_offload_fraction") or 0.0) if args.get("optimizer_cpu_offload") else 0.0,
+        offload_fraction=fraction(args, "optimizer_offload_fraction", 1.0) if args.get("optimizer_cpu_offload") else 0.0,
         overlap_gradients=bool(args.get("overlap_grad_reduce")), overlap_parameters=bool(args.get("overlap_param_gather")),
         pad_buckets=bool(args.get("ddp_pad_buckets_for_high_nccl_busbw")),
         fsdp=_sharding(args) if fsdp else None,
@@ -230,10 +229,10 @@ def read_options(args: Args) -> Options:
         recompute_method=args.get("recompute_method") or args.get("activations_checkpoint_method"),
         recompute_layers=whole(args, "recompute_num_layers", _old_count(args)), recompute_modules=_modules(args, granularity),
         transformer_engine=(args.get("transformer_impl") or ("local" if legacy else "transformer_engine")) != "local", attention=_attention(args),
-        attention_dropout=float(_given(args, "attention_dropout", 0.1)), hidden_dropout=float(_given(args, "hidden_dropout", 0.1)),
+        attention_dropout=fraction(args, "attention_dropout", 0.1), hidden_dropout=fraction(args, "hidden_dropout", 0.1),
         softmax_fp32=bool(args.get("attention_softmax_in_fp32") or args.get("apply_query_key_layer_scaling")), fused_activation=_fused(args),
         fused_loss=str(args.get("cross_entropy_fusion_impl") or "native") if args.get("cross_entropy_loss_fusion") else None,
-        gradient_fusion=args.get("gradient_accumulation_fusion") is not False, capacity_factor=args.get("moe_expert_capacity_factor"),
+        gradient_fusion=args.get("gradient_accumulation_fusion") is not False, capacity_factor=_capacity(args),
         dispatcher=str(args.get("moe_token_dispatcher_type") or "allgather"), overlap_experts=bool(args.get("overlap_moe_expert_parallel_comm")),
         defer_embedding=_deferred(args), router_bytes=_DTYPES.get(str(args.get("moe_router_dtype") or ""), 4),
         cuda_graph=bool(args.get("cuda_graph_impl") not in (None, "none") or args.get("enable_cuda_graph") or args.get("external_cuda_graph")),
@@ -257,9 +256,14 @@ def _old_count(args: Args) -> int:
     return whole(args, "activations_checkpoint_num_layers", whole(args, "checkpoint_num_layers", 1))
 
 
-def _given(args: Args, name: str, default: Any) -> Any:
-    value = args.get(name)
-    return default if value is None else value
+def _capacity(args: Args) -> float | None:
+    """The capacity factor of the experts; Megatron takes a negative one as none."""
+    factor = args.get("moe_expert_capacity_factor")
+    if factor is None or factor is False:
+        return None
+    if isinstance(factor, bool) or not isinstance(factor, int | float):
+        raise LedgerError(f"argument moe_expert_capacity_factor is {factor!r:.60}; a number would fit")
+    return float(factor) if factor > 0 else None
 
 
 def _sharding(args: Args) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from analysis.expected import expect, expect_stages
-from benchmarks.accuracy import coverage, quantile, read
+from benchmarks.accuracy import coverage, document, quantile, read, residuals_module
+from benchmarks.accuracy import logs as judged_logs
 from cli.arguments_of_log import surroundings_of_log
 
 
@@ -62,3 +64,9 @@ def test_measured_runs_meet_the_bars(judged):
 @pytest.mark.parametrize("which", [0, 1])
 def test_intervals_cover_what_they_say(judged, which):
     assert 0.85 <= coverage(judged, which) <= 0.95
+
+
+def test_what_is_generated_is_up_to_date(judged, shared):
+    root = Path(__file__).resolve().parents[3]
+    assert (root / "analysis/expected/residuals.py").read_text(encoding="utf-8") == residuals_module(judged)
+    assert (root / "docs/accuracy.md").read_text(encoding="utf-8") == document(judged, judged_logs(shared))

@@ -1,0 +1,70 @@
+"""A memory snapshot is uploaded in a real browser: its peak, its composition, another device, and two beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.verdict import size_text
+from sample_data.snapshots import write
+from tests.browser.driving import CHROMIUM, DRIVER, browsing, clicked, drawn, requests_elsewhere, serving, shows, uploaded, waited
+from tests.test_app_snapshot import snapshot
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="needs chromium and chromedriver on the path")]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The address of an app on an empty lake."""
+    with serving(tmp_path / "lake", tmp_path) as address:
+        yield address
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Any]:
+    """A browser of this test alone."""
+    with browsing(tmp_path) as driver:
+        yield driver
+
+
+def chosen(browser: Any, label: str, option: str) -> None:
+    """Choose an option of the field with this label."""
+    field = f"//*[@data-testid='stSelectbox'][.//label[contains(normalize-space(.), '{label}')]]//input"
+    waited(lambda: browser.find_elements("xpath", field), f"a field {label!r}")
+    browser.find_element("xpath", field).click()
+    found = f"//*[@role='option'][contains(normalize-space(.), '{option}')]"
+    waited(lambda: browser.find_elements("xpath", found), f"an option {option!r}")
+    browser.find_element("xpath", found).click()
+
+
+def test_an_uploaded_snapshot_shows_its_peak_its_composition_and_its_devices(server: str, browser: Any, tmp_path: Path) -> None:
+    uploaded(browser, server, [snapshot(tmp_path / "up" / "snap_rank3.pickle.gz", devices=2)])
+    shows(browser, "1 file: 1 new")
+    clicked(browser, "Snapshots of")
+    shows(browser, "Peak requested", "8.00 MiB", "Lived then", "rank 3: snap_rank3.pickle.gz, device 0")
+    assert not browser.find_elements("xpath", "//script[contains(., 'alert(1)')]")
+    drawn(browser, 3)
+    chosen(browser, "Device", "1")
+    shows(browser, "9.00 MiB", "device 1")
+    clicked(browser, "Out of memory")
+    shows(browser, "50.0 MiB asked", "Case A")
+    assert requests_elsewhere(browser) == []
+
+
+def test_two_ranks_are_compared(server: str, browser: Any, tmp_path: Path) -> None:
+    paths = [tmp_path / "up" / f"snapshot_{rank}.pickle" for rank in (0, 128)]
+    paths[0].parent.mkdir()
+    truths = [write(path, 3_000, stage=stage) for stage, path in enumerate(paths)]
+    uploaded(browser, server, paths)
+    shows(browser, "2 files: 2 new")
+    clicked(browser, "Snapshots of")
+    peaks = [size_text(truth["peaks"]["requested"]["bytes"]) for truth in truths]
+    shows(browser, "Peak requested", peaks[0], "rank 0: snapshot_0.pickle", "gradient buffer")
+    drawn(browser, 3)
+    clicked(browser, "Compare")
+    shows(browser, "Compare with", f"Peak {peaks[0]} here, {peaks[1]} there")
+    drawn(browser, 2)
+    assert requests_elsewhere(browser) == []

@@ -5,11 +5,13 @@ from __future__ import annotations
 from ingest.parsers.base import Parser
 from ingest.parsers.log import MEGATRON_LOG
 from ingest.parsers.memory_stats import MEMORY_STATS
+from ingest.parsers.metrics import METRICS
 from ingest.parsers.nccl_env import ENVIRONMENT
 from ingest.parsers.snapshot import SNAPSHOT
+from ingest.parsers.tensorboard import TENSORBOARD
 from ingest.parsers.tokens_per_expert import TOKENS_PER_EXPERT
 
-PARSERS: tuple[Parser, ...] = (SNAPSHOT, TOKENS_PER_EXPERT, MEMORY_STATS, ENVIRONMENT, MEGATRON_LOG)
+PARSERS: tuple[Parser, ...] = (SNAPSHOT, TENSORBOARD, TOKENS_PER_EXPERT, MEMORY_STATS, ENVIRONMENT, METRICS, MEGATRON_LOG)
 
 from ingest.parsers.reading import ParsedFile, parse_file  # noqa: E402 - reads the list above
 

@@ -65,7 +65,7 @@ def _core(model: Model, options: Options, kernel: str, heads: int, width: int) -
     Flash attention wants the batch first and keeps its own transposed copy of the output where there is more than one sequence.
     """
     if kernel in ("fused", "flash"):
-        copied = kernel == "flash" and options.micro_batch > 1 and options.cp == 1
+        copied = kernel == "flash" and options.micro_batch > 1
         again = {"attention_output_copy": options.weight_bytes * heads * width * options.tokens} if copied else {}
         return {"log_sum_exp": 4 * heads * options.tokens} | again
     scores = heads * options.sequence // options.cp * options.tokens

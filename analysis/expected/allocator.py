@@ -14,6 +14,11 @@ _PAGE = 2 * MIB
 _SPLIT = 1 * MIB
 
 
+def reused(size: int, *, expandable: bool = False) -> int:
+    """Bytes in `allocated` for a tensor that comes and goes, on average: of the block it finds, a rest of up to 1 MiB is not split off."""
+    return booked(size, expandable=True) + (0 if expandable or size <= _SPLIT else _SPLIT // 2)
+
+
 def booked(size: int, *, expandable: bool = False) -> int:
     """Bytes in `allocated` for one fresh tensor of `size` bytes."""
     rounded = -(-size // _GRAIN) * _GRAIN

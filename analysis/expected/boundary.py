@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analysis.expected.allocator import booked
+from analysis.expected.allocator import reused
 from analysis.expected.model import Model, Options
 from analysis.theory.stages import Cell
 
@@ -30,7 +30,7 @@ def peak_boundary_bytes(model: Model, options: Options, pp: int, chunks: int) ->
     return (_IN_LOSS if chunks == 1 else _IN_LOSS_VIRTUAL) * boundary_tensor(model, options)
 
 
-def boundary_bytes(model: Model, options: Options, cells: Iterable[Cell]) -> int:
+def boundary_bytes(model: Model, options: Options, cells: Iterable[Cell], *, expandable: bool) -> int:
     """Bytes held at the end of an iteration by the chunks of a stage."""
     receiving = sum(1 for cell in cells if not cell.embedding)
-    return _HELD * receiving * booked(boundary_tensor(model, options), expandable=True)
+    return _HELD * receiving * reused(boundary_tensor(model, options), expandable=expandable)

@@ -96,7 +96,7 @@ def _resident(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]]) -> 
     return {
         "weights": sum(weight_bytes(chunk, options, expandable=expandable) for chunk in chunks), **gradients,
         "optimizer": _states(run, chunks, state_widths(options)),
-        "boundary": boundary_bytes(run.model, options, cells),
+        "boundary": boundary_bytes(run.model, options, cells, expandable=expandable),
         "workspaces": workspace_bytes(run.model, options, run.env),
         "global_buffer": global_buffer_bytes(run.model, options, run.sizes),
         "moe_leftovers": _leftovers(run, chunks),

@@ -21,6 +21,7 @@ if __name__ == "__main__":
             st.Page("app_pages/theory.py", title="Theory", icon=":material/function:"),
             st.Page("app_pages/snapshot.py", title="Snapshot", icon=":material/photo_camera:"),
             st.Page("app_pages/plan.py", title="Plan", icon=":material/tune:"),
+            st.Page("app_pages/communication.py", title="Communication", icon=":material/cell_tower:"),
             st.Page("app_pages/rejects.py", title="Rejects", icon=":material/rule:"),
         ],
         "Lake": [st.Page("app_pages/sql.py", title="SQL", icon=":material/database:")],

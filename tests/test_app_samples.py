@@ -30,7 +30,7 @@ def app(lake: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("page", ["overview", "findings", "ledger", "steps", "theory", "plan", "rejects"])
+@pytest.mark.parametrize("page", ["overview", "findings", "ledger", "steps", "theory", "plan", "communication", "rejects"])
 def test_page_on_a_sample(app: AppTest, page: str, run: str) -> None:
     app.run()
     app.switch_page(f"app_pages/{page}.py")
@@ -54,3 +54,15 @@ def test_start_lists_the_samples(app: AppTest) -> None:
     app.run()
     assert not app.exception
     assert set(app.dataframe[0].value["run"]) == set(RUNS)
+
+
+def test_communication_shows_each_rank_beside_its_measurement(app: AppTest) -> None:
+    app.run()
+    app.switch_page("app_pages/communication.py")
+    app.query_params["run"] = "moe_16ranks"
+    app.run()
+    assert not app.exception
+    ranks = app.dataframe[0].value
+    assert len(ranks) == 16
+    assert (round(ranks["estimate, GiB"][0] * 1024), round(ranks["outside torch, GiB"][0], 2)) == (1008, 2.2)
+    assert "world" in set(app.dataframe[1].value["process group"])

@@ -58,9 +58,10 @@ class _Reader:
 
     def __init__(self, path: str, start: int, state: str | None) -> None:
         self.rank = rank_of(path)
-        known = json.loads(state) if state else [0, None]
-        self.at, self.number = start, int(known[0])
-        self.header: list[str] | None = known[1]
+        self.header: list[str] | None
+        self.number: int
+        self.at = start
+        self.number, self.header = json.loads(state) if state else (0, None)
         self.closed = (start, self.number)
         self.rows: list[Row] = []
         self.rejects: list[Row] = []

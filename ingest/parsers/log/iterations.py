@@ -12,7 +12,7 @@ from typing import Any
 
 from ingest.parsers.base import Row
 from ingest.parsers.log import actors
-from ingest.parsers.log.quantities import GIB, NUMBER, believable, number, size
+from ingest.parsers.log.quantities import GIB, LARGEST_COLUMN, NUMBER, believable, number, size
 from ingest.parsers.log.records import Context, LogLine
 from ingest.parsers.log.wrapped import Wrapped
 
@@ -144,7 +144,7 @@ def _field(name: str, text: str, row: Row, losses: dict[str, float], other: dict
     value = number(text)
     if name in ("elapsed time per iteration (s)", "train_step_timing in s") and value is not None:
         row["elapsed_ms"] = float(value * 1000)
-    elif name in _INTEGERS and value is not None:
+    elif name in _INTEGERS and value is not None and abs(value) <= LARGEST_COLUMN:
         row[_INTEGERS[name]] = int(value)
     elif name in _FLOATS and value is not None:
         row[_FLOATS[name]] = value

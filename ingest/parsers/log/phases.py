@@ -13,7 +13,7 @@ from ingest.parsers.log import actors
 from ingest.parsers.log.quantities import GIB, believable, rounding, size
 from ingest.parsers.log.records import Context, LogLine
 
-_N = r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\d.])"
+_N = r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)(?![\d.])"
 _U = r" ?([KMG]i?B)\b"
 _RANK = re.compile(r"\[?\b[Rr]ank[ :=]*(\d{1,7})\b")
 _VERL = re.compile(rf"(?:\[Rank \d+\] *)?(?P<phase>[A-Za-z][^|,:\[\]]*?),? memory allocated \(GB\): {_N}, memory reserved \(GB\): {_N}"

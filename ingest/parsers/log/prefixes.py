@@ -47,12 +47,17 @@ PREFIXES: tuple[tuple[str, re.Pattern[str]], ...] = tuple((name, re.compile(patt
     ("pdsh_other", r"(?P<host>[A-Za-z][\w-]*\d[\w.-]*|\d{1,3}(?:\.\d{1,3}){3}): "
              r"(?=[\[ ]|\d{1,6}: |torch\.|Traceback|  File|RuntimeError|after \d|iteration )"),
 ))
+LONGEST_NUMBER = 4_000
+"""Digits that a number has at most: Python makes no integer of more, and nothing prints as many."""
+_ENDLESS = re.compile(rf"\d{{{LONGEST_NUMBER},}}")
 RANK = re.compile(r"\s*\[rank(?P<rank>\d+)\]:\s?")
 
 
 def log_line(text: str, number: int, offset: int) -> LogLine:
     """The payload of a line and what its prefixes say."""
     text = ANSI.sub("", text) if "\x1b" in text or "\ufeff" in text else text
+    if len(text) > LONGEST_NUMBER:
+        text = _ENDLESS.sub("?", text)
     line = LogLine(text, number, offset)
     found = True
     while found:

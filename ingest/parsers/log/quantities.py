@@ -6,6 +6,7 @@ Decimal arithmetic, not float: `18633.24462890625` MiB is a whole number of byte
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal, InvalidOperation
 
 KIB, MIB, GIB, TIB, GB = 2**10, 2**20, 2**30, 2**40, 10**9
@@ -48,7 +49,8 @@ def number(text: str) -> float | None:
         value = Decimal(text.strip().replace(",", ""))
     except InvalidOperation:
         return None
-    return float(value) if value.is_finite() else None
+    found = float(value) if value.is_finite() else math.inf
+    return found if math.isfinite(found) else None
 
 
 def believable(*sizes: int | None) -> bool:

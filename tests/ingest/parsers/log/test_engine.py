@@ -171,6 +171,21 @@ def test_many_mutated_logs() -> None:
     _mutations(20_000)
 
 
+@pytest.mark.parametrize("line", [
+    " iteration {0}/ {0} | consumed samples: {0} | lm loss: 1.000000E+00 |", "using world size: {0}, data-parallel size: {0}",
+    "[Rank {0}] (after {0} iterations) memory (MB) | allocated: {0}.0 | max allocated: {0}.0 | reserved: {0}.0 | max reserved: {0}.0",
+    "[rank{0}]: RuntimeError: CUDA error: out of memory", "CUDA out of memory. Tried to allocate {0}.00 GiB", "[1,{0}]<stdout>:{0}: x",
+    "Params for bucket {0} ({0} elements):", "| Allocated memory | {0} MiB |", " iteration 1/ 2 | lm loss: 3E512 | lr: 1e999 |",
+    "(after {0} iterations) memory (GB) | mem-allocated-gigabytes: 1e{0} | mem-max-allocated-gigabytes: 1.0",
+    " iteration 1/ 2 | global batch size: 3E512 | consumed samples: 1e30 |", "0, {0} MiB, {0} MiB", "rtMalloc failed. size:{0}",
+    "After x, memory allocated (GB): 1e{0}, memory reserved (GB): 2.0", "GPU[{0}] : VRAM Total Used Memory (B): {0}",
+])
+def test_numbers_of_any_length_raise_nothing(line: str) -> None:
+    for digits in (20, 400, 3_999, 5_000, 100_000):
+        rows = read(line.replace("{0}", "9" * digits) + "\n" + MEMORY.format(7, "20110.50") + "\n")
+        assert [row["rank"] for row in rows["rank_memory"] if row["line"] == 2] == [7]
+
+
 def test_real_logs_give_every_rank_and_nothing_more(shared: Path) -> None:
     import json
 

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print("[" + ",\n".join(_texts(found)) + "]")
     else:
-        print("\n".join(_table(found)))
+        print("\n".join(_table(found) + (_classes(found) if arguments.by == "stage" else [])))
     return OK
 
 
@@ -134,6 +134,16 @@ def _table(rows: Iterable[RankExpectation]) -> list[str]:
                      f"{_range(row.peak_low_bytes, row.peak_high_bytes):>17}  {row.peak_instant}")
     said = dict.fromkeys(one for row in listed for one in row.assumptions)
     return lines + [f"assumed: {one}" for one in said]
+
+
+def _classes(rows: list[RankExpectation]) -> list[str]:
+    """Which class stands where: MiB by stage, after the step and at the peak, classes that no stage has left out."""
+    lines = []
+    for title, of in (("after the step", "classes"), ("at the peak", "peak_classes")):
+        names = [name for name in dict.fromkeys(name for row in rows for name in getattr(row, of)) if any(getattr(row, of).get(name) for row in rows)]
+        lines += ["", f"MiB {title:<20}" + "".join(f"{f'stage {row.pp}':>12}" for row in rows)]
+        lines += [f"  {name:<22}" + "".join(f"{getattr(row, of).get(name, 0) / 2**20:>12,.0f}" for row in rows) for name in names]
+    return lines
 
 
 def _gib(size: int) -> str:

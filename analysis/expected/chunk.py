@@ -27,12 +27,13 @@ def chunk_bytes(run: Run, cell: Cell, tensors: list[Tensor]) -> ChunkBytes:
     largest = max((tensor.elements for tensor in tensors if tensor.gemm), default=0)
     layers = list(_layers(run, cell))
     saved = sum(one.saved for one, _ in layers)
-    window = max((_window(run, one) + backward_bytes(made, largest, run.options) for one, made in layers), default=0)
+    window = max((_window(run, one) + backward_bytes(made, largest, run.model.hidden, run.options) for one, made in layers), default=0)
     if cell.embedding:
         saved += embedding_bytes(run.model, run.options)
     if run.options.legacy_gradients:
         saved += boundary_tensor(run.model, run.options)
-    return ChunkBytes(saved, window, head_bytes(run.model, run.options, cell.mtp).peak if cell.loss else 0)
+    layer = max((sum(made.values()) for _, made in layers), default=0)
+    return ChunkBytes(saved, window, head_bytes(run.model, run.options, cell.mtp).peak if cell.loss else 0, layer)
 
 
 def layer_saved(run: Run, kind: str) -> Saved:

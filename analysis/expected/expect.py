@@ -11,7 +11,7 @@ Illegal values raise LedgerError with one sentence; options without a price here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,14 +29,16 @@ from analysis.theory.stages import stage_layout
 
 
 def expect(arguments: Args, *, microbatches: int, env: Mapping[str, Any] | None = None, gpu: str | None = None, ranks: Iterable[int] | None = None,
-           container: str | None = None, history: History | None = None, steps: int | None = None) -> list[RankExpectation]:
+           container: str | None = None, history: History | None = None, steps: int | None = None,
+           communication: Callable[[Run, int], int] | None = None) -> list[RankExpectation]:
     """Every rank's expectation, in the order of `ranks` (default: all).
 
     `container` is the name of the software environment, if known; `steps` how many steps the measurement covers, if few: a peak
-    of the first step alone has no moments beside its activations.
+    of the first step alone has no moments beside its activations. `communication` gives the bytes that communication holds inside
+    torch's allocator on a stage.
     """
     args = prepared(arguments)
-    run = replace(read_run(args, microbatches, env, gpu, container), first_step=steps == 1)
+    run = replace(read_run(args, microbatches, env, gpu, container), first_step=steps == 1, communication=communication)
     known: dict[int, RankExpectation] = {}
     rows = []
     for rank in range(run.sizes.world_size) if ranks is None else ranks:
@@ -48,7 +50,8 @@ def expect(arguments: Args, *, microbatches: int, env: Mapping[str, Any] | None 
 
 
 def expect_stages(arguments: Args, *, microbatches: int, env: Mapping[str, Any] | None = None, gpu: str | None = None,
-                  container: str | None = None, history: History | None = None, steps: int | None = None) -> list[RankExpectation]:
+                  container: str | None = None, history: History | None = None, steps: int | None = None,
+           communication: Callable[[Run, int], int] | None = None) -> list[RankExpectation]:
     """One expectation a pipeline stage; `rank` and the coordinates other than `pp` are None."""
     args = prepared(arguments)
     run = replace(read_run(args, microbatches, env, gpu, container), first_step=steps == 1)

@@ -33,6 +33,12 @@ def embedding_bytes(model: Model, options: Options) -> int:
     return model.hidden * options.local_tokens if options.hidden_dropout else 0
 
 
+def evaluation_loss_bytes(model: Model, options: Options) -> int:
+    """Logits and their fp32 copy in a forward pass that keeps nothing."""
+    loss = LOSSES["te_from_2.18" if options.fused_loss == "te" else "unfused"]
+    return loss.forward * (options.tokens * model.vocabulary // options.tp)
+
+
 def kept_loss_bytes(model: Model, options: Options) -> int:
     """Logits and softmax that DeepSpeed's pipeline engine still holds after a step, one pair for each of the last stage's two buffers."""
     return _DEEPSPEED_BUFFERS * 6 * (options.tokens * model.vocabulary // options.tp) if options.deepspeed else 0

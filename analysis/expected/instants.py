@@ -1,7 +1,7 @@
 """The peak of a rank as the largest of a small schedule of instants, each with what lives then; never a sum of maxima.
 
 Instants: the fullest forward (end of warm-up or later), the loss on the last stage, the fullest backward with its recompute
-window, the optimizer step, and the state after it. The pipeline schedule itself is walked, because with virtual stages and
+window, an evaluation, the optimizer step, and the state after it. The pipeline schedule itself is walked, because with virtual stages and
 uneven chunks the fullest moment is not where most micro-batches are alive. What is resident differs by instant: the fp32
 copy of half-precision gradients lives from the step to the next `zero_grad`, boundary tensors of the last iteration are gone.
 """
@@ -17,11 +17,12 @@ from analysis.theory.inflight import Schedule, walk
 @dataclass(frozen=True, slots=True)
 class ChunkBytes:
     """One chunk, one micro-batch: bytes `saved` for its backward, `window` of a layer's recomputation with its gradients,
-    and for the chunk with the head what the `loss` adds above `saved` (0 elsewhere)."""
+    for the chunk with the head what the `loss` adds above `saved` (0 elsewhere), and the tensors of its largest `layer`."""
 
     saved: int
     window: int
     loss: int = 0
+    layer: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,13 @@ class Moments:
     backward: tuple[int, int]
 
 
-def fullest(plan: Schedule, stage: int, chunks: Sequence[ChunkBytes]) -> Moments:
-    """Walk the schedule of a stage, as far as it is not periodic yet."""
+def fullest(plan: Schedule, stage: int, chunks: Sequence[ChunkBytes], *, later_backwards: bool = False) -> Moments:
+    """Walk the schedule of a stage, as far as it is not periodic yet.
+
+    `later_backwards` looks past the first backward of a step, for gradients that only exist once that is done; a single one counts.
+    """
     alive = 0
+    first = later_backwards and plan.microbatches * plan.chunks > 1
     forward = loss = backward = (0, 0)
     for chunk, step in walk(replace(plan, microbatches=_enough(plan)), stage):
         one = chunks[chunk]
@@ -57,7 +62,8 @@ def fullest(plan: Schedule, stage: int, chunks: Sequence[ChunkBytes]) -> Moments
             forward = max(forward, (alive, 0))
             loss = max(loss, (alive, one.loss), key=sum) if one.loss else loss
         else:
-            backward = max(backward, (alive, one.window), key=sum)
+            backward = backward if first else max(backward, (alive, one.window), key=sum)
+            first = False
             alive -= one.saved
     return Moments(forward, loss, backward)
 

@@ -232,7 +232,7 @@ def read_options(args: Args) -> Options:
         attention_dropout=fraction(args, "attention_dropout", 0.1), hidden_dropout=fraction(args, "hidden_dropout", 0.1),
         softmax_fp32=bool(args.get("attention_softmax_in_fp32") or args.get("apply_query_key_layer_scaling")), fused_activation=_fused(args),
         fused_loss=str(args.get("cross_entropy_fusion_impl") or "native") if args.get("cross_entropy_loss_fusion") else None,
-        gradient_fusion=args.get("gradient_accumulation_fusion") is not False, capacity_factor=_capacity(args),
+        gradient_fusion=args.get("gradient_accumulation_fusion", not legacy) is not False, capacity_factor=_capacity(args),
         dispatcher=str(args.get("moe_token_dispatcher_type") or "allgather"), overlap_experts=bool(args.get("overlap_moe_expert_parallel_comm")),
         defer_embedding=_deferred(args), router_bytes=_DTYPES.get(str(args.get("moe_router_dtype") or ""), 4),
         cuda_graph=bool(args.get("cuda_graph_impl") not in (None, "none") or args.get("enable_cuda_graph") or args.get("external_cuda_graph")),

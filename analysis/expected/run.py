@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from analysis.expected.environment import Environment, attention_kernel
@@ -13,7 +14,11 @@ from analysis.theory.stages import StageLayout
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Model, options, sizes, layers of each stage, schedule and environment; `first_step` where a peak covers a run's first step only."""
+    """Model, options, sizes, layers of each stage, schedule and environment.
+
+    `first_step` where a peak covers a run's first step only; `communication` is asked for the bytes that communication holds inside torch's
+    allocator on a stage (registered pools). NCCL's own buffers lie outside torch and are no part of what is allocated.
+    """
 
     model: Model
     options: Options
@@ -22,6 +27,7 @@ class Run:
     plan: Schedule
     env: Environment
     first_step: bool = False
+    communication: Callable[[Run, int], int] | None = None
 
     @property
     def kernel(self) -> str:

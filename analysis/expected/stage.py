@@ -13,7 +13,7 @@ from analysis.expected.caches import rotary_bytes, stand_in_bytes
 from analysis.expected.chunk import chunk_bytes
 from analysis.expected.fsdp import gathered_bytes
 from analysis.expected.gradients import gradient_bytes
-from analysis.expected.head import batch_bytes, deferred_bytes, kept_loss_bytes
+from analysis.expected.head import batch_bytes, deferred_bytes, evaluation_loss_bytes, kept_loss_bytes
 from analysis.expected.instants import Instant, Moments, fullest
 from analysis.expected.low_precision import quantised_weight_bytes
 from analysis.expected.moe import routed_tokens
@@ -41,12 +41,17 @@ def stage_bytes(run: Run, stage: int) -> StageBytes:
     tensors = [cell_tensors(run.model, run.sizes, cell) for cell in cells]
     chunks = [buffers(each, run.sizes, run.options) for each in tensors]
     classes = _resident(run, cells, chunks) | _extras(run, cells, [tensor for each in tensors for tensor in each])
-    moments = fullest(run.plan, stage, [chunk_bytes(run, cell, each) for cell, each in zip(cells, tensors, strict=True)])
-    return StageBytes(sum(elements(each) for each in tensors), classes, tuple(_instants(run, cells, chunks, classes, moments)))
+    if run.communication:
+        classes["communication"] = run.communication(run, stage)
+    alive = [chunk_bytes(run, cell, each) for cell, each in zip(cells, tensors, strict=True)]
+    moments = fullest(run.plan, stage, alive, later_backwards=run.options.legacy_gradients)
+    instants = _instants(run, cells, chunks, classes, moments, max(chunk.layer for chunk in alive))
+    return StageBytes(sum(elements(each) for each in tensors), classes, tuple(instants))
 
 
-def _instants(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]], classes: dict[str, int], moments: Moments) -> Iterator[Instant]:
-    """Every candidate of the peak, with its classes."""
+def _instants(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]], classes: dict[str, int], moments: Moments,
+              layer: int) -> Iterator[Instant]:
+    """Every candidate of the peak, with its classes; an evaluation works on one `layer` at a time and keeps nothing."""
     model, options = run.model, run.options
     held = _computing(run, chunks, classes)
     ends = any(cell.embedding or cell.loss for cell in cells)
@@ -58,6 +63,8 @@ def _instants(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]], cla
     if any(cell.loss for cell in cells):
         deferred = deferred_bytes(model, options, run.plan.microbatches)
         yield Instant("loss", held | {"activations": moments.loss[0], "loss": moments.loss[1], "deferred_gradients": deferred})
+    loss = evaluation_loss_bytes(model, options) if any(cell.loss for cell in cells) else 0
+    yield Instant("evaluation", held | {"running_layer": max(layer, loss)})
     step = {"step": sum(step_bytes(chunk, options) for chunk in chunks)}
     yield Instant("optimizer_step", classes | _gradients(run, chunks) | step)
     yield Instant("after_step", classes)

@@ -79,3 +79,17 @@ def test_an_option_without_a_price_is_named_and_widens_the_interval():
 def test_values_that_are_no_shares_are_refused(broken):
     with pytest.raises(LedgerError, match=next(reversed([name for name in broken if name != "num_experts"]))):
         expect(ARGS | broken, microbatches=4)
+
+
+def test_gradients_that_exist_from_the_second_backward_on_meet_one_micro_batch_less():
+    plan = schedule(4, 1, 4)
+    found = [fullest(plan, stage, [ChunkBytes(10, 1)], later_backwards=True).backward for stage in range(4)]
+    assert found == [(30, 1), (30, 1), (20, 1), (10, 1)]
+    assert fullest(schedule(1, 1, 1), 0, [ChunkBytes(10, 1)], later_backwards=True).backward == (10, 1)
+
+
+def test_communication_inside_the_allocator_is_a_class_of_its_own():
+    with_pool = expect(ARGS, microbatches=4, gpu="H100", ranks=[0], communication=lambda run, stage: 1000 + stage)[0]
+    plain = expect(ARGS, microbatches=4, gpu="H100", ranks=[0])[0]
+    assert with_pool.classes["communication"] == with_pool.steady_allocated_bytes - plain.steady_allocated_bytes == 1000
+    assert with_pool.peak_allocated_bytes - plain.peak_allocated_bytes == 1000

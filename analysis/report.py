@@ -32,6 +32,7 @@ def as_json(overview: Overview) -> dict[str, Any]:
         "gap": gap_json(overview.ledger) if overview.ledger else {},
         "rejects": {"count": overview.rejected, "first": whole["rejects"]}, "not_measurable": overview.not_measurable,
         "devices": whole["devices"], "records": overview.records, "communication": whole["communication"] or {},
+        "load_proxies": whole["load_proxies"],
     }
     missing: dict[str, Any] = {key: {} if key in _MAPPINGS else [] for key in KEYS if key not in found}
     plain: dict[str, Any] = _plain({**{key: {**found, **missing}[key] for key in KEYS}, **found})
@@ -66,11 +67,14 @@ def as_markdown(overview: Overview) -> str:
         rows = [(one.printed, size_text(one.printed_bytes), f"rank {one.rank}, {one.measured}", size_text(one.measured_bytes), f"{one.ratio:.2f}")
                 for one in theory.compared]
         parts += [f"## Printed theory\n\n{_places((theory.source,))}", _table(("printed", "size", "measured", "size", "measured / printed"), rows)]
+    parts += _branch_parts(overview)
     stages = [(_or_dash(one.stage), one.ranks, *_sizes(one)) for one in overview.stages]
     heads = ("allocated", "peak allocated", "max reserved", "soft headroom", "hard headroom")
     parts += ["## Stages", _table(("stage", "ranks measured", *heads), stages)] if stages else []
     ranks = [(one.rank if one.rank is not None else _escaped(one.rank_label or ""), _or_dash(one.stage), *_sizes(one), _escaped(str(one.source)))
              for one in overview.ranks]
+    if (logits := overview.logits) and logits.neighbour_stage is not None:
+        parts += ["## Last stage: output weight, logits and loss", f"**{logits.verdict.replace('_', ' ')}**: {_escaped(logits.reason)}."]
     parts += ["## Ranks", _table(("rank", "stage", *heads, "read at"), ranks)] if ranks else []
     near = [(one.rank, one.near, one.kind, f"{one.near_steps} of {one.steps}", size_text(one.headroom_hard_bytes), size_text(one.headroom_soft_bytes))
             for one in overview.near_limit if one.kind]
@@ -80,6 +84,19 @@ def as_markdown(overview: Overview) -> str:
     parts += ["## Out of memory", _table(("rank", "requested", "free", "capacity", "case", "read at"), died)] if died else []
     parts += ["## Not measurable", "\n".join(f"- {name}: {_escaped(reason)}" for name, reason in overview.not_measurable.items())]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _branch_parts(overview: Overview) -> list[str]:
+    """The branch card: what was applied, the formula's terms with the run's numbers, what it left out."""
+    if overview.branch is None:
+        return []
+    card = overview.branch.card
+    said = f"Branch **{_escaped(card.branch)}** ({card.confidence})" + (f", generations {', '.join(card.generations)}" if card.generations else "")
+    terms = [(term.part.replace("_", " "), term.name.replace("_", " "), f"`{term.symbols}`", f"`{term.numbers}`", size_text(term.bytes))
+             for term in card.terms]
+    left = [(one.name.replace("_", " "), one.stage, size_text(one.bytes)) for one in card.left_out]
+    return ["## Formula branch", f"{said}.", _table(("part", "term", "symbols", "numbers", "size"), terms) if terms else "",
+            _table(("left out", "stage", "real minus printed"), left) if left else ""]
 
 
 def _sizes(one: Rank | Stage) -> tuple[str, ...]:

@@ -34,7 +34,8 @@ def last_stage_lines(overview: Overview) -> Iterator[str]:
         if part.low_bytes or part.high_bytes:
             yield f"    {part.name.replace('_', ' ') + ', ' + part.when:<44}{range_text(part.low_bytes, part.high_bytes):>30}"
     yield from _steady(found)
-    yield from wrapped("assumed: " + "; ".join(found.assumptions), "  ", "    ")
+    if found.assumptions:
+        yield from wrapped("assumed: " + "; ".join(found.assumptions), "  ", "    ")
 
 
 def range_text(low: int | None, high: int | None) -> str:

@@ -72,7 +72,7 @@ def last_stage(args: Args, stages: Sequence[Measured], *, microbatches: int | No
         layout = stage_layout({**args, "num_layers": a.num_layers})
         predicted = head({**args, "padded_vocab_size": a.padded_vocab_size}, te_version=te_version, microbatches=microbatches)
     except LedgerError as error:
-        return LastStage("not_measurable", f"the head's size is not in the artifacts: {error.what}")
+        return _unsized(args, stages, f"the head's size is not in the artifacts: {error.what}")
     answer = LastStage("not_measurable", "", layout.pp - 1, None, predicted.implementations, te_version, predicted.saved_low_bytes,
                        predicted.saved_high_bytes, predicted.peak_low_bytes, predicted.peak_high_bytes, parts=predicted.parts,
                        assumptions=predicted.assumptions)
@@ -85,6 +85,21 @@ def last_stage(args: Args, stages: Sequence[Measured], *, microbatches: int | No
         return _judged(answer, predicted, args, a, layout, last, neighbour, microbatches)
     except LedgerError as error:
         return replace(answer, neighbour_stage=neighbour.stage, reason=error.what)
+
+
+def _unsized(args: Args, stages: Sequence[Measured], reason: str) -> LastStage:
+    """No prediction; the measured difference still, where the number of stages is known."""
+    try:
+        pp = whole(args, "pipeline_model_parallel_size")
+    except LedgerError:
+        return LastStage("not_measurable", reason)
+    known = {one.stage: one for one in stages}
+    last, neighbour = known.get(pp - 1), known.get(pp - 2)
+    if last is None or neighbour is None:
+        return LastStage("not_measurable", reason, pp - 1)
+    difference = last.peak_high_bytes - neighbour.peak_high_bytes
+    return LastStage("not_measurable", f"{reason}; the last stage's peak is {difference / GIB:+.2f} GiB over stage {pp - 2}'s", pp - 1, pp - 2,
+                     measured_last_bytes=last.peak_high_bytes, measured_neighbour_bytes=neighbour.peak_high_bytes, difference_bytes=difference)
 
 
 def _missing(pp: int, last: Measured | None, neighbour: Measured | None) -> str:

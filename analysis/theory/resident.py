@@ -26,13 +26,13 @@ def resident_bytes(args: Args, *, expert: bool = False) -> tuple[float, float]:
 
 
 def half_gradients(args: Args) -> bool:
-    """Whether gradients are kept in 16 bits."""
+    """Whether gradients are kept in 16 bits: Megatron switches fp32 accumulation on for bf16, not for fp16."""
     if args.get("grad_reduce_in_bf16") or str(args.get("main_grads_dtype") or "").endswith(("bf16", "bfloat16")):
         return True
     if args.get("grad_reduce_in_fp32") is False:
         return True
     given = args.get("accumulate_allreduce_grads_in_fp32")
-    return given is False and bool(args.get("bf16") or args.get("fp16"))
+    return (given is False and bool(args.get("bf16") or args.get("fp16"))) or (given is None and args.get("fp16") is True)
 
 
 def optimizer_width(args: Args) -> int:

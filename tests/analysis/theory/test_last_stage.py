@@ -43,6 +43,7 @@ def stages(surplus, *, neighbour=2, spread=0):
     ({"bf16": True, "use_distributed_optimizer": True, "world_size": 8}, 6 + 12 / 8, 6 + 12 / 8),
     ({"bf16": True, "use_distributed_optimizer": True, "world_size": 8, "grad_reduce_in_bf16": True}, 4 + 12 / 8, 4 + 16 / 8),
     ({"fp16": True, "bf16": False, "accumulate_allreduce_grads_in_fp32": False, "world_size": 8}, 16, 20),
+    ({"fp16": True, "world_size": 8}, 16, 20),
     ({"bf16": False, "fp16": False, "world_size": 4, "use_distributed_optimizer": True}, 10, 10),
     ({"bf16": True, "use_distributed_optimizer": True, "world_size": 8, "use_precision_aware_optimizer": True, "exp_avg_dtype": "bf16",
       "exp_avg_sq_dtype": "bf16"}, 6 + 6 / 8, 6 + 6 / 8),
@@ -148,6 +149,15 @@ def test_not_measurable_says_why(change, measured, reason):
     found = last_stage({**LEGACY, **change}, measured, microbatches=8)
     assert found.verdict == "not_measurable"
     assert reason in found.reason
+
+
+def test_the_measured_difference_is_told_although_the_head_cannot_be_sized():
+    found = last_stage({"pipeline_model_parallel_size": "4"}, stages(GIB))
+    assert (found.verdict, found.stage, found.neighbour_stage, found.difference_bytes) == ("not_measurable", 3, 2, GIB)
+    assert "hidden_size is missing" in found.reason
+    assert "the last stage's peak is +1.00 GiB over stage 2's" in found.reason
+    assert last_stage({}, stages(GIB)).stage is None
+    assert last_stage({"pipeline_model_parallel_size": 5}, stages(GIB)).difference_bytes is None
 
 
 def test_stages_that_differ_by_more_than_can_be_counted_are_not_judged(llama_like):

@@ -233,7 +233,8 @@ The 90 % interval holds {steady_inside:.1%} of steady states and {peak_inside:.1
 |---|---|---|---|
 {bounds}
 
-Kinds with fewer than {few} runs have their extremes. An option without a price doubles the bounds, an unknown GPU adds 64 MiB either way.
+Kinds with fewer than {few} runs have their extremes. An option without a price doubles the bounds, an unknown GPU adds 64 MiB
+either way, and a peak elsewhere than at the loss has at least 5 % either way.
 
 ## Every rank of real logs
 

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", metavar="FILE.json", help="environment variables of the run, one JSON object")
     parser.add_argument("--gpu", metavar="NAME", help="the GPU, such as H100 (default: as the log or the environment's name says)")
     parser.add_argument("--container", metavar="NAME", help="the name of the run's software environment, if it is one that is calibrated")
-    parser.add_argument("--microbatches", type=int, metavar="N", help="micro-batches a step (default: as the log says)")
+    parser.add_argument("--microbatches", type=int, metavar="N", help="micro-batches a step (default: as the log or the batch sizes say)")
     parser.add_argument("--steps", type=int, metavar="N", help="steps that the peak covers, 1 for a run's first (default: as the log says)")
     parser.add_argument("--run-index", type=int, metavar="I", help="which attempt of the log, from 0 (default: the last)")
     parser.add_argument("--by", choices=("rank", "stage"), default="rank", help="one answer a rank or a pipeline stage")
@@ -44,10 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(json.dumps(line))
         return OK
     args, microbatches, env, gpu, steps = _given(arguments)
+    from analysis.expected import expect, expect_stages
+    from analysis.expected.expect import microbatches_of
+
+    microbatches = microbatches_of(args) if microbatches is None else microbatches
     if microbatches is None:
         raise LedgerError("the number of micro-batches is not known", where=arguments.args or arguments.log, todo="give --microbatches N")
-    from analysis.expected import expect, expect_stages
-
     ask = expect if arguments.by == "rank" else expect_stages
     found = ask(args, microbatches=microbatches, env=env, gpu=arguments.gpu or gpu, container=arguments.container, steps=arguments.steps or steps)
     if arguments.format == "json":

@@ -17,6 +17,8 @@ from analysis.expected.residuals import PEAK, STEADY
 LEAST_HISTORY = 10
 _UNKNOWN_WORKSPACE = 64 * 2**20
 _WIDER = 2.0
+JUDGED_INSTANT = "loss"
+_UNJUDGED = 0.05
 
 Bounds = tuple[float, float]
 
@@ -60,13 +62,17 @@ def kinds(model: Model, options: Options, pp: int) -> tuple[str, str]:
     return "dense" if pp == 1 else "dense_pipeline", "kernel_asked" if certain else "kernel_chosen"
 
 
-def interval(kind: tuple[str, str], env: Environment, *, unpriced: int, history: History | None) -> Interval:
-    """Bounds of a kind of run; wider where options have no price or the GPU is not known; a fleet's own history comes first."""
+def interval(kind: tuple[str, str], env: Environment, *, instant: str, unpriced: int, history: History | None) -> Interval:
+    """Bounds of a kind of run; wider where options have no price, the GPU is not known, or the peak stands at an instant that hardly any
+    measured run peaked at; a fleet's own history comes first."""
     slack = 0 if env.gpu else _UNKNOWN_WORKSPACE
     if history and len(history) >= LEAST_HISTORY:
         return Interval(bounds(sorted(history.steady)), bounds(sorted(history.peak)))
     factor = _WIDER ** min(unpriced, 3)
-    return Interval(_scaled(STEADY[kind[0]], factor), _scaled(PEAK[kind[1]], factor), slack)
+    peak = _scaled(PEAK[kind[1]], factor)
+    if instant != JUDGED_INSTANT:
+        peak = min(peak[0], -_UNJUDGED), max(peak[1], _UNJUDGED)
+    return Interval(_scaled(STEADY[kind[0]], factor), peak, slack)
 
 
 def bounds(ratios: Sequence[float], share: float = 0.9) -> Bounds:

@@ -58,6 +58,15 @@ def expect_stages(arguments: Args, *, microbatches: int, env: Mapping[str, Any] 
     return [_stage(args, run, stage, history) for stage in range(run.sizes.pp)]
 
 
+def microbatches_of(arguments: Args) -> int | None:
+    """Micro-batches a step where batch sizes give them: global over micro-batch and data-parallel size; None where they do not, or grow."""
+    args = prepared(arguments)
+    if args.get("rampup_batch_size") or any(args.get(name) is None for name in ("global_batch_size", "micro_batch_size")):
+        return None
+    count, rest = divmod(whole(args, "global_batch_size"), whole(args, "micro_batch_size") * parallel_sizes(args).dp)
+    return count if count and not rest else None
+
+
 def last_rank(arguments: Args) -> int:
     """The rank that logs iterations and memory to TensorBoard."""
     return parallel_sizes(prepared(arguments)).world_size - 1
@@ -84,7 +93,8 @@ def _stage(args: Args, run: Run, pp: int, history: History | None) -> RankExpect
     stage = stage_bytes(run, pp)
     steady = sum(stage.classes.values())
     top = max(stage.instants, key=lambda instant: instant.bytes)
-    around = interval(kinds(run.model, run.options, run.sizes.pp), run.env, unpriced=len(unpriced(args)), history=history)
+    kind = kinds(run.model, run.options, run.sizes.pp)
+    around = interval(kind, run.env, instant=top.name, unpriced=len(unpriced(args)), history=history)
     steady_low, steady_high, peak_low, peak_high = around.around(steady, top.bytes)
     said = tuple(assumptions(args, run.model, run.options, run.env, run.kernel))
     if history and len(history) >= LEAST_HISTORY:

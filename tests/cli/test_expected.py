@@ -48,6 +48,13 @@ def test_a_batch_answers_every_line_for_its_last_rank(tmp_path, capsys):
     assert [set(one) for one in bad] == [{"error"}] * 3
 
 
+def test_batch_sizes_give_the_micro_batches(tmp_path, capsys):
+    path = tmp_path / "args.json"
+    path.write_text(json.dumps(ARGS | {"global_batch_size": 64}), encoding="utf-8")
+    assert main(["expected", "--args", str(path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(asked(tmp_path, capsys, "--format", "json")[1])
+
+
 def test_micro_batches_must_be_known(tmp_path, capsys):
     path = tmp_path / "args.json"
     path.write_text(json.dumps(ARGS), encoding="utf-8")

@@ -64,9 +64,9 @@ class _Assembly:
             {kind: count for kind, count in self._unknown.items() if count})
 
     def _events(self, device: int, trace: list[Any]) -> pa.Table:
-        rows = Rows(trace, f"event of device {device}", "event key", _EVENT, self._unknown)
         if not trace:
             return EVENTS.empty_table()
+        rows = Rows(trace, f"event of device {device}", "event key", _EVENT, self._unknown)
         action = self._actions.indexes(rows.values("action"))
         known = np.asarray(action) < len(ACTIONS)
         oom = np.asarray(action) == ACTIONS.index("oom")

@@ -38,7 +38,6 @@ def reader_named(name: str) -> Read:
 
 
 def _compiled_is_built() -> bool:
-    try:
-        return bool(importlib.import_module("ingest.parsers.snapshot.compiled").available())
-    except ModuleNotFoundError:
-        return False
+    from ingest.parsers.snapshot.compiled import available
+
+    return available()

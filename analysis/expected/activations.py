@@ -8,7 +8,8 @@ gate, no GQA and no scores; nothing here is fitted.
 
 from __future__ import annotations
 
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 
 Saved = dict[str, int]
 

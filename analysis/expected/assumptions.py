@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.expected.environment import Environment
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 from analysis.theory.arguments import Args
 
 UNPRICED: dict[str, str] = {

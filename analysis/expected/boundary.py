@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from analysis.expected.allocator import reused
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 from analysis.theory.stages import Cell
 
 _HELD = 2

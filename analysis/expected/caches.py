@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 from analysis.expected.parameters import Tensor
 
 _ANGLES_COSINES_SINES = 3

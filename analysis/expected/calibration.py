@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.expected.environment import Environment
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 from analysis.expected.residuals import PEAK, STEADY
 
 LEAST_HISTORY = 10

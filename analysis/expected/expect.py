@@ -18,7 +18,8 @@ from typing import Any
 from analysis.expected.assumptions import assumptions, unpriced
 from analysis.expected.calibration import LEAST_HISTORY, History, interval, kinds
 from analysis.expected.environment import environment
-from analysis.expected.model import prepared, read_model, read_options
+from analysis.expected.model import prepared, read_model
+from analysis.expected.options import read_options
 from analysis.expected.rank import RankExpectation
 from analysis.expected.run import Run
 from analysis.expected.stage import stage_bytes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analysis.expected.model import Options
+from analysis.expected.options import Options
 from analysis.expected.parameters import Tensor
 
 _SHARDED = {"no_shard": frozenset[str](), "optim": frozenset({"optimizer"}), "optim_grads": frozenset({"optimizer", "gradients"}),

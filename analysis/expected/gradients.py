@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from analysis.expected.allocator import booked
 from analysis.expected.fsdp import divided
-from analysis.expected.model import Options
+from analysis.expected.options import Options
 from analysis.expected.weights import Buffer
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 from analysis.theory.logits import LOSSES
 
 _DEEPSPEED_BUFFERS = 2

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from analysis.expected.activations import Saved
 from analysis.expected.environment import Environment
-from analysis.expected.model import Options
+from analysis.expected.options import Options
 from analysis.expected.parameters import Tensor
 
 _PER_TENSOR = ("delayed", "tensorwise")

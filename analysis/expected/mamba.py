@@ -8,7 +8,8 @@ nothing of the states; the out-projection keeps its input. There is no term that
 from __future__ import annotations
 
 from analysis.expected.activations import Saved
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 
 
 def mamba_layer(model: Model, options: Options) -> Saved:

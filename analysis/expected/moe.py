@@ -8,7 +8,8 @@ it is weighted by the probabilities; the gated kernel fuses the weighting. Megat
 from __future__ import annotations
 
 from analysis.expected.activations import Saved, mlp_inner
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 from analysis.theory.layout import ParallelSizes
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from analysis.expected.allocator import booked
-from analysis.expected.model import Options
+from analysis.expected.options import Options
 from analysis.expected.parameters import Tensor
 from analysis.expected.weights import Buffer
 

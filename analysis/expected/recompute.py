@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.expected.activations import Saved
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 
 _FREES: dict[str, tuple[str, ...]] = {
     "core_attn": ("scores", "log_sum_exp"),

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from analysis.expected.environment import Environment, attention_kernel
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 from analysis.theory.inflight import Schedule
 from analysis.theory.layout import ParallelSizes
 from analysis.theory.stages import StageLayout

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from analysis.expected.activations import Saved
-from analysis.expected.model import Options
+from analysis.expected.options import Options
 from analysis.expected.weights import Buffer
 
 _RESIDUAL_GRADIENTS = 4

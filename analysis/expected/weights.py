@@ -12,7 +12,7 @@ from math import lcm
 
 from analysis.expected.allocator import booked
 from analysis.expected.fsdp import divided
-from analysis.expected.model import Options
+from analysis.expected.options import Options
 from analysis.expected.parameters import Group, Tensor
 from analysis.theory.layout import ParallelSizes
 

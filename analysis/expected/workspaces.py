@@ -8,7 +8,8 @@ stream of grouped GEMMs), Megatron-Core `utils.py:GlobalMemoryBuffer` (one buffe
 from __future__ import annotations
 
 from analysis.expected.environment import Environment, cublas_workspace, te_workspace
-from analysis.expected.model import Model, Options
+from analysis.expected.model import Model
+from analysis.expected.options import Options
 from analysis.theory.layout import ParallelSizes
 
 _THREADS = 2

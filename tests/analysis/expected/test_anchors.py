@@ -10,7 +10,7 @@ from analysis.expected.chunk import layer_saved
 from analysis.expected.environment import environment
 from analysis.expected.expect import read_run
 from analysis.expected.low_precision import quantised_weight_bytes
-from analysis.expected.model import read_options
+from analysis.expected.options import read_options
 from analysis.expected.parameters import Tensor, layer_tensors
 from analysis.expected.recompute import kept
 from analysis.expected.stage import stage_bytes

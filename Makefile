@@ -16,7 +16,7 @@ RUNS   := $(sort $(patsubst %/,%,$(dir $(wildcard sample_data/*/*.log))))
 
 BIN    := $(VENV)/bin
 # A stamp is named after what was installed and where: any change, a copied folder included, installs again, and so does a broken Python.
-KEY    := $(shell { pwd; cat pyproject.toml constraints.txt Makefile hatch_build.py ingest/native/*.c; } | cksum | cut -d' ' -f1)
+KEY    := $(shell { pwd; cat pyproject.toml constraints.txt Makefile hatch_build.py ingest/native/*.[ch]; } | cksum | cut -d' ' -f1)
 RUN    := $(VENV)/.installed-$(KEY)
 DEV    := $(VENV)/.installed-dev-$(KEY)
 

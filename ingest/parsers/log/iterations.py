@@ -22,7 +22,7 @@ _HEAD = re.compile(
 _STOP = re.compile(
     r"\[Rank \S+\]|Theoretical memory footprints|(?:Total n|N)umber of parameters in |compute_activation_memory|\[default\d+\]:|NCCL INFO")
 _PAIR = re.compile(
-    rf"(?P<name>[A-Za-z](?:[\w.()/%-]| (?! ))*?)\s*[:=]\s*(?P<value>{NUMBER}|nan|-?inf)"
+    rf"(?P<name>[A-Za-z](?:[\w.()/%-]| (?! )){{0,80}}?)\s*[:=]\s*(?P<value>{NUMBER}|nan|-?inf)"
     rf"(?:/(?P<average>{NUMBER})|\s*\(avg (?P<avg>{NUMBER})\))?(?![\w.])",
     re.IGNORECASE)
 _SEGMENT = re.compile(rf"\s*{_PAIR.pattern}\s*$", re.IGNORECASE)
@@ -45,7 +45,7 @@ _FLOATS = {"learning rate": "learning_rate", "lr": "learning_rate", "loss scale"
 _SWIFT = re.compile(r"\{[^{}]*'iteration': '(\d+)/(\d+)'[^{}]*\}|\{[^{}]*'global_step/max_steps': '(\d+)/(\d+)'[^{}]*\}")
 _ITEM = re.compile(r"'([^']+)':\s*(?:'([^']*)'|([^,'}]+))")
 _VALIDATION = re.compile(r"validation(?P<set>[\w -]*) loss at (?P<at>[^|]*)\|(?P<rest>.*)")
-_VALUE = re.compile(rf"(?P<name>[A-Za-z][^|:]*?) (?P<what>value|PPL):\s*(?P<value>{NUMBER})(?![\w.])")
+_VALUE = re.compile(rf"(?P<name>[A-Za-z][^|:]{{0,80}}?) (?P<what>value|PPL):\s*(?P<value>{NUMBER})(?![\w.])")
 
 
 class IterationLines:

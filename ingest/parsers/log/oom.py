@@ -35,7 +35,7 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/torch/|<frozen|/lib/python\d")
 FRAME_LINES, MOST_TRACEBACKS = 400, 512
 """A frame belongs to an error at most so many lines after it; of so many ranks' tracebacks the last frame is remembered."""
 _NCCL = re.compile(
-    r"(?P<host>[\w.-]+):(?P<pid>\d+):(?P<tid>\d+) \[(?P<device>\d+)\] "
+    r"(?P<host>[\w.-]{1,64}):(?P<pid>\d+):(?P<tid>\d+) \[(?P<device>\d+)\] "
     r"(?:(?P<site>[\w./-]+:\d+) (?:\((?P<function>\w+)\) )?)?NCCL WARN "
     r"(?P<what>.*(?:out of memory|[Ff]ailed to (?:(?:Cuda|CUDA|HIP|hip) )?(?:host )?(?:\w*[aA]lloc|[cm]alloc)).*)")
 _NCCL_LAST = re.compile(r"(?:^\s*|Last error:\s*)(?P<what>Cuda failure (?:2 )?'out of memory'|Failed to (?:CUDA|Cuda) (?:host )?[cm]?alloc.*)")
@@ -45,8 +45,8 @@ _OTHERS = (
     ("driver", re.compile(r"Error: (?:cudaErrorMemoryAllocation|hipErrorOutOfMemory)|(?:cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b.*out of")),
     ("cublas", re.compile(r"(?:CUBLAS|HIPBLAS|ROCBLAS)_STATUS_ALLOC_FAILED|rocblas_status_memory_error")),
     ("cudnn", re.compile(r"CUDNN_STATUS_ALLOC_FAILED")),
-    ("npu", re.compile(r"(?P<alloc>rt\w*Malloc\w* failed)[.,;:]? ?size ?[:=] ?(?P<bytes>\d+)")),
-    ("saver", re.compile(r"(?:torch_memory_saver|\[TMS\]|memory.saver).*(?:out of memory|OOM)|CUresult error[ :]+(?:result=)?2\b", re.IGNORECASE)),
+    ("npu", re.compile(r"(?P<alloc>rt\w{0,20}Malloc\w{0,20} failed)[.,;:]? ?size ?[:=] ?(?P<bytes>\d+)")),
+    ("saver", re.compile(r"(?:torch_memory_saver|\[TMS\]|memory.saver).{0,300}?(?:out of memory|OOM)|CUresult error[ :]+(?:result=)?2\b", re.IGNORECASE)),
     ("host", re.compile(r"DefaultCPUAllocator: (?:can't|not enough memory: you tried to) allocate(?: memory)?:?"
                         r"(?: you tried to allocate)? ?(?P<bytes>\d+) bytes")),
     ("host", re.compile(r"^\s*(?:numpy\S*MemoryError|MemoryError\b|OSError: \[Errno 12\] Cannot allocate memory)")),

@@ -16,15 +16,15 @@ from ingest.parsers.log.records import Context, LogLine
 _N = r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,3})?)(?![\d.])"
 _U = r" ?([KMG]i?B)\b"
 _RANK = re.compile(r"\[?\b[Rr]ank[ :=]*(\d{1,7})\b")
-_VERL = re.compile(rf"(?:\[Rank \d+\] *)?(?P<phase>[A-Za-z][^|,:\[\]]*?),? memory allocated \(GB\): {_N}, memory reserved \(GB\): {_N}"
+_VERL = re.compile(rf"(?:\[Rank \d+\] *)?(?P<phase>[A-Za-z][^|,:\[\]]{{0,80}}?),? memory allocated \(GB\): {_N}, memory reserved \(GB\): {_N}"
                    rf"(?:, device memory used/total \(GB\): {_N}/{_N})?")
 _VERL_STEP = re.compile(rf"perf/(max_memory_allocated|max_memory_reserved|cpu_memory_used)_gb: ?{_N}")
-_SLIME = re.compile(r"(?:\[Rank (?P<rank>\d+)\] )?Memory-Usage (?P<phase>[^:{]+?):? (?P<body>\{[^{}]*\})")
+_SLIME = re.compile(r"(?:\[Rank (?P<rank>\d+)\] )?Memory-Usage (?P<phase>[^:{]{1,80}?):? (?P<body>\{[^{}]*\})")
 _ITEM = re.compile(r"'(\w+)': '?(-?\d+(?:\.\d+)?)'?(?=[,}])")
 _SWIFT = re.compile(
-    rf"(?P<phase>(?:after|before|during|at)\b[\w .-]*?|[\w.-]+(?: [\w.-]+)*?) GPU memory: {_N}{_U} allocated, {_N}{_U} reserved", re.IGNORECASE)
+    rf"(?P<phase>(?:after|before|during|at)\b[\w .-]{{0,80}}?|(?<![\w.-])[\w.-]{{1,40}}(?: [\w.-]{{1,40}}){{0,6}}?) GPU memory: {_N}{_U} allocated, {_N}{_U} reserved", re.IGNORECASE)
 _FIELD = re.compile(
-    r"(?P<name>(?:(?:max|maximum|peak|current|total|gpu|cuda|mem|memory)[ _-])*(?:allocated|reserved|cached)(?:[ _](?:memory|mem|max|peak))*)"
+    r"(?P<name>(?:(?:max|maximum|peak|current|total|gpu|cuda|mem|memory)[ _-]){0,4}(?:allocated|reserved|cached)(?:[ _](?:memory|mem|max|peak)){0,3})"
     r"\s*[:=]\s*(?P<value>-?\d+(?:\.\d+)?)(?![\d.]) ?(?P<unit>[KMGT]i?B)\b", re.IGNORECASE)
 _LABEL = re.compile(r"(?:^|\[|[:>|] )(?P<phase>[A-Za-z][\w .,/-]{0,60}?)(?:\]|:|,| -|)[\s:|-]*$")
 _DEEPSPEED = re.compile(
@@ -32,9 +32,9 @@ _DEEPSPEED = re.compile(
     r"CA (?P<ca>\d+(?:\.\d+)?) [KMG]B\s+Max_CA (?P<max_ca>\d+(?:\.\d+)?) [KMG]B")
 _HOST = re.compile(rf"CPU Virtual Memory:\s+used = {_N}{_U}, percent = {_N}%")
 _SAVER = re.compile(
-    rf"torch_memory_saver: (?P<phase>\w+ +[^,]*, (?:before|after)): "
+    rf"torch_memory_saver: (?P<phase>\w{{1,20}} {{1,4}}[^,]{{0,80}}, (?:before|after)): "
     rf"alloc={_N}MiB private={_N}MiB resv-alloc={_N}MiB resv={_N}MiB dev_mem={_N}MiB")
-_GRAPH = re.compile(rf"built \d+ cuda graph\(s\).*?allocated {_N} ?([kmgt]?b), reserved {_N} ?([kmgt]?b)", re.IGNORECASE)
+_GRAPH = re.compile(rf"built \d+ cuda graph\(s\).{{0,200}}?allocated {_N} ?([kmgt]?b), reserved {_N} ?([kmgt]?b)", re.IGNORECASE)
 _CAPTURE = re.compile(rf"create cuda graphs \| mem: alloc {_N} ?([kmgt]?b)(?:ytes)?, res {_N} ?([kmgt]?b)", re.IGNORECASE)
 _SLIME_COLUMNS = {"allocated_GB": "allocated_bytes", "reserved_GB": "reserved_bytes", "used_GB": "device_used_bytes",
                   "total_GB": "device_total_bytes", "max_allocated_GB": "max_allocated_bytes", "max_reserved_GB": "max_reserved_bytes"}
@@ -124,7 +124,7 @@ def _print(line: LogLine, context: Context) -> bool:
     if len(sizes) < 2 or not {"allocated_bytes", "max_allocated_bytes"} & sizes.keys():
         return False
     before = line.text[:found[0].start()]
-    label = _LABEL.search(_RANK.sub("", before).replace("[]", "").rstrip())
+    label = _LABEL.search(_RANK.sub("", before[-200:]).replace("[]", "").rstrip())
     return _emit(line, context, label["phase"].strip(" :,-") if label else "print", sizes,
                  max(rounding(field["value"], field["unit"]) for field in found), named=_named(before))
 

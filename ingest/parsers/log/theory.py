@@ -16,17 +16,17 @@ from ingest.parsers.log.records import Context, Fed, LogLine
 from ingest.parsers.log.wrapped import joins
 
 _LINE = re.compile(
-    r"(?:>+ ?(?:\[FS\] )?)?(?:Number of (?:[\w-]+ )*?(?:parameters|activation) in [\w ]*in billions:"
-    r"|Number of (?:parameters|activation) in [\w ]*billions:|(?:Total n|N)umber of (?:\w+ )*parameters in billions:"
+    r"(?:>+ ?(?:\[FS\] )?)?(?:Number of (?:[\w-]{1,40} ){0,6}?(?:parameters|activation) in [\w ]{0,80}in billions:"
+    r"|Number of (?:parameters|activation) in [\w ]{0,80}billions:|(?:Total n|N)umber of (?:\w{1,40} ){0,6}parameters in billions:"
     r"|compute_activation_memory\w*|Activation memory footprint[^:=|]*:|Memory penalty from interleaved schedule:"
     r"|Number of in-flight microbatches:|num_bytes_per_parameter=|(?:ValueError: )?Theoretical memory footprints).*")
 _GLUED = re.compile(
-    r"\[Rank \S+\]|[\w.-]+:\d+:\d+ \[\d+\] \S*\s?NCCL |\s*\[\d{4}-\d\d-\d\d [\d:.]+\]\s*iteration|\[default\d+\]:|\s+iteration\s+\d+/")
-_PART = re.compile(r"(?P<name>[A-Za-z][\w /()-]*?)=(?P<value>-?\d+(?:\.\d+)?) (?P<unit>MB|MiB|GB|GiB)\b")
+    r"\[Rank \S+\]|[\w.-]{1,64}:\d+:\d+ \[\d+\] \S*\s?NCCL |\s{0,4}\[\d{4}-\d\d-\d\d [\d:.]+\]\s*iteration|\[default\d+\]:|\s{1,4}iteration\s{1,16}\d+/")
+_PART = re.compile(r"(?P<name>[A-Za-z][\w /()-]{0,80}?)=(?P<value>-?\d+(?:\.\d+)?) (?P<unit>MB|MiB|GB|GiB)\b")
 _BILLIONS = re.compile(r"(?P<name>[A-Z][^:]*?) in billions:\s*(?P<value>-?\d+(?:\.\d+)?)\s*$")
 _MEGABYTES = re.compile(r"(?P<name>[A-Z][^:]*?):\s*(?P<value>-?\d+(?:\.\d+)?) (?P<unit>MB|GB)\s*$")
 _LAYER = re.compile(r"Activation memory footprint per transformer layer(?: \(precise[^)]*\))?$")
-_PLAIN = re.compile(r"(?P<name>[A-Za-z][\w -]*?)\s*[:=]\s*(?P<value>-?\d+(?:\.\d+)?)\s*$")
+_PLAIN = re.compile(r"(?P<name>[A-Za-z][\w -]{0,80}?)\s*[:=]\s*(?P<value>-?\d+(?:\.\d+)?)\s*$")
 _REPORT = re.compile(r"\[Rank 0\] \(after (\d+) iterations?\)")
 _TRAINING = re.compile(r"iteration\s+\d+/\s*\d+\s*\|")
 _WHOLE = re.compile(r"Theoretical memory footprints: weight and optimizer=(\d+\.\d\d) MB(?:, activation=(\d+\.\d\d) MB, total=(\d+\.\d\d) MB)?$")

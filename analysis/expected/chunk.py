@@ -51,13 +51,15 @@ def layer_saved(run: Run, kind: str) -> Saved:
 
 def _layers(run: Run, cell: Cell) -> Iterator[tuple[Kept, Saved]]:
     """Each decoder and MTP layer: what it keeps, and what it makes."""
-    for index in range(cell.layers + cell.mtp):
-        decoder = index < cell.layers
-        layer = cell.first_layer + index if decoder else run.model.layers - 1
+    for index in range(cell.layers):
+        layer = cell.first_layer + index
         made = layer_saved(run, layer_kind(run.model, layer))
-        if not decoder or layer not in run.model.bf16_layers:
+        if layer not in run.model.bf16_layers:
             made = quantised_saved(made, run.options)
-        yield kept(made, run.model, run.options, index=index, decoder=decoder), made
+        yield kept(made, run.model, run.options, index=index), made
+    for index, kind in enumerate(run.model.mtp_kinds * cell.mtp, cell.layers):
+        made = quantised_saved(layer_saved(run, kind), run.options)
+        yield kept(made, run.model, run.options, index=index, decoder=False), made
 
 
 def _window(run: Run, one: Kept) -> int:

@@ -47,7 +47,8 @@ class Model:
     nope_width: int
     rope_width: int
     value_width: int
-    mtp: int
+    mtp_kinds: tuple[str, ...]
+    mtp_repeated: bool
     pattern: str
     mamba: Mamba
     bf16_layers: frozenset[int]
@@ -100,7 +101,8 @@ def read_model(args: Args) -> Model:
         moe_pattern=_moe_pattern(args, experts), expert_bias=bool(args.get("moe_router_enable_expert_bias")),
         mla=bool(args.get("multi_latent_attention")), q_latent=whole(args, "q_lora_rank", 0, least=0), kv_latent=whole(args, "kv_lora_rank", 32),
         nope_width=whole(args, "qk_head_dim", 128), rope_width=whole(args, "qk_pos_emb_head_dim", 64), value_width=whole(args, "v_head_dim", 128),
-        mtp=whole(args, "mtp_num_layers", 0, least=0), pattern=pattern.split("/")[0], mamba=_mamba(args, hidden),
+        mtp_kinds=_mtp_kinds(args, pattern, experts), mtp_repeated=bool(args.get("mtp_use_repeated_layer")),
+        pattern=pattern.split("/")[0], mamba=_mamba(args, hidden),
         bf16_layers=_bf16_layers(args), yarn_positions=_yarn_positions(args))
 
 
@@ -129,6 +131,14 @@ def _moe_pattern(args: Args, experts: int) -> tuple[int, ...]:
     return tuple(int(layer % every == 0) for layer in range(layers))
 
 
+def _mtp_kinds(args: Args, pattern: str, experts: int) -> tuple[str, ...]:
+    """Kinds of the layers of one MTP depth: a hybrid pattern writes them after its slash, else it is one layer as the last one is."""
+    written = pattern.split("/")[1:]
+    if written:
+        return tuple(written[0])
+    return (pattern.replace("|", "")[-1:] if pattern else "moe" if _moe_pattern(args, experts)[-1] else "dense",)
+
+
 def _mamba(args: Args, hidden: int) -> Mamba:
     width = whole(args, "mamba_head_dim", 64)
     return Mamba(whole(args, "mamba_state_dim", 128), width, whole(args, "mamba_num_groups", 8),
@@ -152,5 +162,11 @@ def _yarn_positions(args: Args) -> int:
 
 
 def prepared(args: Args) -> dict[str, Any]:
-    """Arguments with native values, and lists that a dump prints without commas."""
-    return native_args(args)
+    """Arguments with native values; a hybrid pattern gives the number of layers where that is not given, as in Megatron."""
+    known = native_args(args)
+    pattern = str(known.get("hybrid_layer_pattern") or "").split("/")[0].replace("|", "")
+    if pattern and known.get("num_layers") is None:
+        known["num_layers"] = len(pattern)
+    if pattern and known.get("mtp_num_layers") is None and (depths := str(known["hybrid_layer_pattern"]).count("/")):
+        known["mtp_num_layers"] = depths
+    return known

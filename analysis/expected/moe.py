@@ -24,7 +24,7 @@ def moe_mlp(model: Model, options: Options, sizes: ParallelSizes) -> Saved:
     width, tokens = options.weight_bytes, options.local_tokens
     routed = routed_tokens(model, options, sizes)
     experts = mlp_inner(model, options, model.expert_ffn // sizes.etp, routed, "experts")
-    if not model.gated:
+    if not model.gated and not options.fused_weighting:
         experts["experts_unweighted"] = width * model.expert_ffn // sizes.etp * routed
     saved = {"mlp_input": options.residual_bytes * model.hidden * tokens, "pre_mlp_norm": width * model.hidden * tokens,
              "router": (2 * options.router_bytes + 5) * model.experts * tokens, "row_maps": 8 * model.top_k * tokens,

@@ -48,6 +48,7 @@ class Options:
     attention_dropout: float
     hidden_dropout: float
     fused_activation: bool
+    fused_weighting: bool
     fused_loss: str | None
     gradient_fusion: bool
     capacity_factor: float | None
@@ -99,7 +100,7 @@ def read_options(args: Args) -> Options:
         recompute_layers=whole(args, "recompute_num_layers", _old_count(args)), recompute_modules=_modules(args, granularity),
         transformer_engine=(args.get("transformer_impl") or ("local" if legacy else "transformer_engine")) != "local", attention=_attention(args),
         attention_dropout=fraction(args, "attention_dropout", 0.1), hidden_dropout=fraction(args, "hidden_dropout", 0.1),
-        fused_activation=_fused(args),
+        fused_activation=_fused(args), fused_weighting=bool(args.get("use_fused_weighted_squared_relu")),
         fused_loss=str(args.get("cross_entropy_fusion_impl") or "native") if args.get("cross_entropy_loss_fusion") else None,
         gradient_fusion=args.get("gradient_accumulation_fusion", not legacy) is not False, capacity_factor=_capacity(args),
         dispatcher=str(args.get("moe_token_dispatcher_type") or "allgather"), overlap_experts=bool(args.get("overlap_moe_expert_parallel_comm")),

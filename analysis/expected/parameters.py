@@ -44,7 +44,7 @@ def cell_tensors(model: Model, sizes: ParallelSizes, cell: Cell) -> list[Tensor]
         tensors += [replace(tensor, gemm=False) for tensor in built] if layer in model.bf16_layers else built
     if cell.final_norm:
         tensors += _norm("final_norm", model, model.hidden)
-    for _ in range(cell.mtp):
+    for _ in range(min(cell.mtp, 1) if model.mtp_repeated else cell.mtp):
         tensors += _mtp(model, sizes)
     if cell.output_weight:
         tensors.append(_matrix("output_layer", _share(model.vocabulary, sizes.tp) * model.hidden, kind="head"))
@@ -170,11 +170,12 @@ def _experts(model: Model, sizes: ParallelSizes) -> Iterator[Tensor]:
 
 
 def _mtp(model: Model, sizes: ParallelSizes) -> Iterator[Tensor]:
-    """Norms of embedding and hidden state, their joint projection, one layer as the last one is, and a final norm."""
+    """Norms of embedding and hidden state, their joint projection, the layers of a depth, and a final norm."""
     yield from _norm("mtp_embedding_norm", model, model.hidden)
     yield from _norm("mtp_hidden_norm", model, model.hidden)
     yield _matrix("mtp_projection", 2 * model.hidden * _share(model.hidden, sizes.tp))
-    yield from layer_tensors(model, sizes, layer_kind(model, model.layers - 1))
+    for kind in model.mtp_kinds:
+        yield from layer_tensors(model, sizes, kind)
     yield from _norm("mtp_final_norm", model, model.hidden)
 
 

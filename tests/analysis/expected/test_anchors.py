@@ -120,3 +120,34 @@ def test_quantised_copies_follow_gpu_and_recipe(gpu, changes, bytes_a_weight):
     weights = [Tensor("fc1", 2**20, gemm=True), Tensor("norm", 4096)]
     env = environment(None, gpu, None)
     assert quantised_weight_bytes(weights, read_options(DENSE | changes), env) == bytes_a_weight * 2**20
+
+
+HYBRID = {"hidden_size": 1024, "num_attention_heads": 16, "group_query_attention": True, "num_query_groups": 8, "seq_length": 1024,
+          "micro_batch_size": 4, "padded_vocab_size": 50304, "bf16": True, "world_size": 4, "use_distributed_optimizer": True,
+          "max_position_embeddings": 1024, "add_bias_linear": False, "normalization": "RMSNorm", "attention_backend": "fused"}
+
+
+def test_a_mamba_layer_by_its_tensors():
+    run = run_of(HYBRID, hybrid_layer_pattern="M-M*")
+    assert run.model.layers == 4
+    inner, state, heads = 2048, 8 * 128, 32
+    mixer = (2 * inner + 2 * state + heads) * 1024 + (inner + 2 * state) * 5 + 3 * heads + inner + inner * 1024 + 1024
+    assert sum(tensor.total for tensor in layer_tensors(run.model, run.sizes, "M")) == mixer
+    saved = layer_saved(run, "M")
+    assert saved["mamba_projected"] == 2 * (2 * inner + 2 * state + heads) * 4096
+    assert "scores" not in saved
+
+
+def test_a_hybrid_pattern_writes_stages_and_prediction_depths():
+    args = HYBRID | {"hybrid_layer_pattern": "M-M*|M-M-/*-/*-", "pipeline_model_parallel_size": 2}
+    first, last = expect_stages(args, microbatches=8)
+    run = read_run(args, 8, None, None, None)
+    sizes = {kind: sum(t.total for t in layer_tensors(run.model, run.sizes, kind)) for kind in "M*-"}
+    embedding, positions = 50304 * 1024, 1024 * 1024
+    assert first.parameters == 2 * sizes["M"] + sizes["-"] + sizes["*"] + embedding + positions
+    depth = 3 * 1024 + 2 * 1024 * 1024 + sizes["*"] + sizes["-"]
+    body = 2 * sizes["M"] + 2 * sizes["-"] + 1024 + 2 * embedding + positions
+    assert last.parameters == body + 2 * depth
+    repeated = expect_stages(args | {"mtp_use_repeated_layer": True}, microbatches=8)[1]
+    assert repeated.parameters == body + depth
+    assert repeated.peak_classes["activations"] == last.peak_classes["activations"]

@@ -21,8 +21,8 @@ null, never 0 or -1. `timestamp` is in microseconds without a zone: the artifact
 _COMPUTED = """\
 # Tables worked out for a query
 
-They are not stored: `hbmledger sql` and the app's SQL page compute them for every attempt of the lake when a query names one (about 4 ms an attempt;
-300 attempts added 0.6 to 1.4 s of processor time). See `docs/methods/branch.md`, `theory.md` and `logits.md`.
+They are not stored: `hbmledger sql` and the app's SQL page compute them for every attempt of the lake when a query names one: about 4 ms an attempt
+whose text comes out (300 attempts added 0.6 to 1.4 s of processor time), up to 0.3 s where nothing fits or vocabulary and ranks are unknown. See `docs/methods/branch.md`, `theory.md` and `logits.md`.
 """
 
 

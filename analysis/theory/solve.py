@@ -15,7 +15,8 @@ from typing import Any
 from analysis.theory.arguments import Args, native_args, padded_vocabulary, whole
 from analysis.theory.formula_arguments import FormulaArguments, formula_arguments
 from analysis.theory.generations import GENERATIONS, Generation
-from analysis.theory.megatron import MIB, Report, report
+from analysis.theory.megatron import MIB, Report, branch_of, report
+from analysis.theory.parameters import Crash, count_parameters, weight_and_optimizer_bytes
 from analysis.theory.shapes import printed_lines, within
 from analysis.theory.text import Block
 
@@ -89,14 +90,27 @@ def _data_parallel(args: Args) -> tuple[int | None, ...]:
 
 def _search(block: Block, args: Args, unknown: Unknowns) -> Iterator[Match]:
     seen: set[str] = set()
+    printed = block.figure("weight_and_optimizer")
     for dp in unknown.data_parallel:
         for generation, known in _with_vocabulary(block, args, dp, unknown.vocabulary_step):
+            if printed and abs((_weights(generation, known) or 0.0) / MIB - printed[0]) > _PRINTED_HALF_STEP:
+                continue
             for microbatches in unknown.microbatches:
                 if generation.name in seen:
                     break
                 if match := _match(block, generation, known, microbatches):
                     seen.add(generation.name)
                     yield replace(match, solved=_solved(args, match, unknown))
+
+
+def _weights(generation: Generation, known: FormulaArguments) -> float | None:
+    """The weights that would be printed, None where no number is: far cheaper than the whole text, and without them no text comes out."""
+    if branch_of(generation, known) not in ("weights_only", "sp_selective", "without_sp"):
+        return None
+    try:
+        return weight_and_optimizer_bytes(generation, known, count_parameters(generation, known))
+    except Crash:
+        return None
 
 
 def _with_vocabulary(block: Block, args: Args, dp: int | None, step: int | None) -> Iterator[tuple[Generation, FormulaArguments]]:
@@ -115,10 +129,10 @@ def _with_vocabulary(block: Block, args: Args, dp: int | None, step: int | None)
 def _vocabularies(block: Block, generation: Generation, base: FormulaArguments, step: int) -> Iterable[int]:
     """Multiples of `step` for which the printed weights come out; the weights are a straight line in the vocabulary."""
     printed = block.figure("weight_and_optimizer")
-    if report(generation, base, 1).weight_and_optimizer_bytes is None:
+    one, two = _weights(generation, base), _weights(generation, replace(base, padded_vocab_size=2 * step))
+    if one is None:
         return (step,)
-    one, two = (report(generation, replace(base, padded_vocab_size=size), 1).weight_and_optimizer_bytes for size in (step, 2 * step))
-    if printed is None or one is None or two is None or two <= one:
+    if printed is None or two is None or two <= one:
         return ()
     low, high = (1 + ((printed[0] + half) * MIB - one) / (two - one) for half in (-_PRINTED_HALF_STEP, _PRINTED_HALF_STEP))
     return (step * count for count in range(max(math.ceil(low), 1), min(math.floor(high), math.ceil(low) + 64) + 1))

@@ -15,6 +15,7 @@ from analysis.theory.last_stage import LastStage
 if TYPE_CHECKING:
     from analysis.communication_rows import Communication
     from analysis.findings.model import Finding
+    from analysis.load_proxy import LoadProxy
     from analysis.reconcile import Ledger
 
 Class = Literal["stable", "occasional", "clear", "insufficient", "undetermined"]
@@ -336,5 +337,6 @@ class Overview:
     risers: tuple[Riser, ...] = ()
     findings: tuple[Finding, ...] = ()
     communication: Communication | None = None
+    load_proxies: tuple[LoadProxy, ...] = ()
     logits: LastStage | None = None
     ledger: Ledger | None = None

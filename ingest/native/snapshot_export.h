@@ -111,7 +111,7 @@ static void export_texts(whole_scan *w) {
     char *letters = owned(w, total, 1);
     offsets[0] = 0;
     for (size_t i = 0; i < s->column_texts_count; i++) {
-        const text *t = &s->texts[s->column_texts[i]];
+        const known_text *t = &s->texts[s->column_texts[i]];
         if (t->length) memcpy(letters + offsets[i], s->letters + t->start, t->length);
         offsets[i + 1] = offsets[i] + (int32_t)t->length;
     }

@@ -13,7 +13,7 @@
 
 static int32_t column_text(scan *s, int64_t at) {
     if (at < 0) return -1;
-    text *t = &s->texts[at];
+    known_text *t = &s->texts[at];
     if (t->column < 0) {
         const uint8_t *u = (const uint8_t *)s->letters + t->start;
         for (size_t i = 0; i + 1 < t->length; i++)

@@ -25,10 +25,10 @@ enum { BITS = 56 };
 #define MOST ((size_t)INT32_MAX - 1)
 
 typedef struct { uint64_t *data, *starts; uint32_t *hashes, *table; size_t used, data_room, count, start_room, hash_room, table_size; } interner;
-typedef struct { uint64_t start; uint32_t length, hash, stamp; int32_t column; } text;
+typedef struct { uint64_t start; uint32_t length, hash, stamp; int32_t column; } known_text;
 typedef struct { value *items; size_t count, room; int32_t stack; } grown_list;
-typedef struct { uint64_t key; int64_t number; } slot;
-typedef struct { slot *slots; size_t size, count; } numbers;              /* key to number, keys are not 0 */
+typedef struct { uint64_t key; int64_t number; } numbered;
+typedef struct { numbered *slots; size_t size, count; } numbers;              /* key to number, keys are not 0 */
 typedef struct { int32_t section, text; int64_t count; } unknown;        /* text: -1 a number as key, -2 None as key */
 typedef struct { int64_t row; uint32_t keys; } extra;                     /* from this row on events have these further keys */
 
@@ -74,7 +74,7 @@ typedef struct {
 
     char *letters;
     size_t letters_used, letters_room;
-    text *texts;
+    known_text *texts;
     size_t texts_count, texts_room;
     uint32_t *text_table;
     size_t text_table_size;
@@ -244,7 +244,7 @@ static value text_of(scan *s, const uint8_t *letters, size_t count) {
         rehash(s, &s->text_table, &s->text_table_size, s->texts ? &s->texts->hash : NULL, sizeof *s->texts, s->texts_count);
     size_t place = hash & (s->text_table_size - 1);
     for (; s->text_table[place]; place = (place + 1) & (s->text_table_size - 1)) {
-        const text *known = &s->texts[s->text_table[place] - 1];
+        const known_text *known = &s->texts[s->text_table[place] - 1];
         if (known->hash == hash && known->length == count && (!count || !memcmp(s->letters + known->start, letters, count)))
             return made(TEXT, s->text_table[place] - 1);
     }
@@ -253,7 +253,7 @@ static value text_of(scan *s, const uint8_t *letters, size_t count) {
     ROOM(s, s->texts, s->texts_room, s->texts_count + 1);
     ROOM(s, s->letters, s->letters_room, s->letters_used + count);
     if (count) memcpy(s->letters + s->letters_used, letters, count);
-    s->texts[s->texts_count] = (text){.start = s->letters_used, .length = (uint32_t)count, .hash = hash, .column = -1};
+    s->texts[s->texts_count] = (known_text){.start = s->letters_used, .length = (uint32_t)count, .hash = hash, .column = -1};
     s->letters_used += count;
     s->text_table[place] = (uint32_t)s->texts_count + 1;
     return made(TEXT, s->texts_count++);
@@ -329,7 +329,7 @@ static int64_t *number_at(scan *s, numbers *in, uint64_t key, int64_t absent) {
     size_t place = mixed(key ^ s->secret[0], s->secret[1]) & (in->size - 1);
     while (in->slots[place].key && in->slots[place].key != key) place = (place + 1) & (in->size - 1);
     if (!in->slots[place].key) {
-        in->slots[place] = (slot){key, absent};
+        in->slots[place] = (numbered){key, absent};
         in->count++;
     }
     return &in->slots[place].number;

@@ -3,8 +3,10 @@
 Usage: python benchmarks/scan_log.py [--mb 200] [--rounds 3] [--polars PYTHON] [--write]. Two logs are written into a temporary folder: a sparse
 one, one record line in 40 among noise of NCCL and launchers, and a dense one of records alone. Every tool reads them in a process of its own,
 the tools in turn, the best of the rounds counts (read from the page cache). On a machine that others use, the seconds of processor time are the
-steadier figure. Ours is what a worker of `hbmledger ingest` runs (without the compiled scanner: over a twentieth of the log), all kinds of
-records, with line numbers, attempts, prefixes and rejects; `grep -c` of the same four strings is the bound. --polars names a Python that has polars, where this one has not. --write puts the table into docs/performance.md.
+steadier figure. Ours is
+what a worker of `hbmledger ingest` runs (without the compiled scanner: over a twentieth of the log), all kinds of records, with line numbers,
+attempts, prefixes and rejects; `grep -c` of the same four strings is the bound. --polars names a Python that has polars, where this one has not.
+--write puts the table into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -131,9 +133,10 @@ def table(results: dict[str, tuple[Figures, Counts]], tools: dict[str, str], meg
         lines += ["", f"**{name}** ({records})", "", "| tool | MB/s | ours is | MB per second of processor time | ours is | peak MB |",
                   "|---|---:|---:|---:|---:|---:|"]
         for tool, one in figures.items():
-            wall, processor = ("" if tool == OURS else f"{figures[OURS][name] / one[name]:.2f} x" for name in ("speed", "processor"))
+            wall, processor = ("" if tool == OURS else f"{figures[OURS][key] / one[key]:.2f} x" for key in ("speed", "processor"))
             peak = "" if tool == GREP else f"{one['rss']:.0f}"
-            lines.append(f"| {label(tool, tools.get(tool, sys.executable))} | {one['speed']:.0f} | {wall} | {one['processor']:.0f} | {processor} | {peak} |")
+            name = label(tool, tools.get(tool, sys.executable))
+            lines.append(f"| {name} | {one['speed']:.0f} | {wall} | {one['processor']:.0f} | {processor} | {peak} |")
     if "Polars" not in tools:
         lines += ["", "Polars is not installed here and was left out."]
     return "\n".join(lines)

@@ -14,15 +14,26 @@
 
 static uint32_t mixed(uint32_t gram) { return gram * 0x9E3779B1u; }
 
-/* Four bytes at `p`, of which those behind the end are NUL. */
+/* Four bytes at `p` (those behind the end are NUL), the outer two coarsened to five bits: a short literal has few grams even so. */
 static uint32_t gram_at(const uint8_t *p, const uint8_t *end)
 {
-    uint32_t gram = 0;
-    memcpy(&gram, p, end - p >= 4 ? 4 : (size_t)(end - p));
+    uint8_t bytes[4] = {0};
+    uint32_t gram;
+    memcpy(bytes, p, end - p >= 4 ? 4 : (size_t)(end - p));
+    bytes[0] &= COARSE, bytes[3] &= COARSE;
+    memcpy(&gram, bytes, 4);
     return gram;
 }
 
 /* ---- building ---------------------------------------------------------------------------------------------- */
+
+/* What logs are full of: grams of it are avoided. */
+static const char COMMON[] =
+    "NCCL INFO comm 0x rank nranks nRanks cudaDev busId Init COMPLETE Using network NET/IB Channel 00/0 via P2P/CUMEM Setting affinity for GPU set by "
+    "environment to each process to be default torch/distributed/run.py site-packages/torch/nn/parallel UserWarning: When using it is recommended "
+    "to set the variable CUDA_DEVICE_MAX_CONNECTIONS maximum performance warnings.warn( megatron/core/tensor_parallel/layers.py INFO:megatron.core."
+    "optimizer forward-backward ..........: (0.00, 00.00) total number of samples parameters building training iteration loading memory version "
+    "parallel distributed initialized started ********** ---------- ========== retrying process group options model layer";
 
 static int commonness(uint8_t c)
 {
@@ -32,15 +43,16 @@ static int commonness(uint8_t c)
     return memchr(":.-_/[]", c, 7) ? 5 : 3;
 }
 
-static int window_weight(const uint8_t *p)
+static int gram_weight(const uint8_t *p)
 {
-    static const char COMMON[] = "NCCL INFO megatron torch/distributed iteration memory";
-    int weight = 0;
-    for (int at = 0; at < 5; at++) weight += commonness(p[at]);
-    for (size_t at = 0; at + 5 < sizeof COMMON; at++)
-        if (memcmp(COMMON + at, p, 4) == 0 || memcmp(COMMON + at, p + 1, 4) == 0) weight += 20;
+    const uint8_t *common = (const uint8_t *)COMMON, *end = common + sizeof COMMON - 1;
+    int weight = commonness(p[0]) + commonness(p[1]) + commonness(p[2]) + commonness(p[3]);
+    for (uint32_t gram = gram_at(p, p + 4); common + 4 <= end; common++)
+        if (gram_at(common, end) == gram) return weight + 40;
     return weight;
 }
+
+static int window_weight(const uint8_t *p) { return gram_weight(p) + gram_weight(p + 1); }
 
 static int add_gram(log_scan *scan, uint32_t gram, int32_t literal, int32_t offset)
 {
@@ -63,7 +75,7 @@ static int add_wild(log_scan *scan, const uint8_t *three, int behind, int32_t li
 {
     uint8_t bytes[4];
     memcpy(bytes + !behind, three, 3);
-    for (int any = 0; any < 256; any++) {
+    for (int any = 0; any < 256; any += 256 - COARSE) {
         bytes[behind ? 3 : 0] = (uint8_t)any;
         if (!add_gram(scan, gram_at(bytes, bytes + 4), literal, offset)) return 0;
     }
@@ -112,24 +124,41 @@ API log_scan *log_scan_new(const uint8_t *blob, const int32_t *lengths, const in
 
 /* ---- finding literals ------------------------------------------------------------------------------------------ */
 
+/* Whether the gram at `p` may be one of a literal. */
+static inline uint32_t maybe(const log_scan *scan, const uint8_t *p, uint32_t mask)
+{
+    uint32_t gram;
+    memcpy(&gram, p, 4);
+    uint32_t bit = mixed(gram & mask) >> (32 - BITS);
+    return scan->bitmap[bit >> 3] >> (bit & 7) & 1;
+}
+
+/* Where a literal of another kind than `passed` begins that has its gram at `p`, or -1. */
+static int64_t literal_at(const log_scan *scan, const uint8_t *data, int64_t size, int64_t p, int32_t passed)
+{
+    uint32_t gram = gram_at(data + p, data + size);
+    for (int32_t one = scan->chains[mixed(gram) >> 20]; one >= 0; one = scan->links[one].next) {
+        const link *found = &scan->links[one];
+        int32_t literal = found->literal, length = scan->lengths[literal];
+        int64_t begin = p - found->offset;
+        if (found->gram != gram || begin < 0 || begin + length > size || (passed & scan->kinds[literal])) continue;
+        if (memcmp(data + begin, scan->literals[literal], (size_t)length) == 0) return begin;
+    }
+    return -1;
+}
+
 /* Where a literal of another kind than `passed` begins that has a gram at or after byte *at (where it is then), or `size`. */
 static int64_t next_literal(const log_scan *scan, const uint8_t *data, int64_t size, int64_t *at, int32_t passed)
 {
+    static const uint8_t MASK[4] = {COARSE, 255, 255, COARSE};
+    uint32_t mask;
+    memcpy(&mask, MASK, 4);
     for (int64_t p = *at; p + 3 <= size; p += 2) {
-        uint32_t gram;
-        if (p + 4 <= size) memcpy(&gram, data + p, 4); else gram = gram_at(data + p, data + size);
-        uint32_t hash = mixed(gram), bit = hash >> (32 - BITS);
-        if (!(scan->bitmap[bit >> 3] >> (bit & 7) & 1)) continue;
-        for (int32_t one = scan->chains[hash >> 20]; one >= 0; one = scan->links[one].next) {
-            const link *found = &scan->links[one];
-            int32_t literal = found->literal;
-            int64_t begin = p - found->offset;
-            if (found->gram != gram || begin < 0 || begin + scan->lengths[literal] > size) continue;
-            if (passed && scan->kinds[literal] & passed) continue;
-            if (memcmp(data + begin, scan->literals[literal], (size_t)scan->lengths[literal])) continue;
-            *at = p;
-            return begin;
-        }
+        if (p + 4 <= size && !maybe(scan, data + p, mask)) continue;
+        int64_t begin = literal_at(scan, data, size, p, passed);
+        if (begin < 0) continue;
+        *at = p;
+        return begin;
     }
     *at = size;
     return size;

@@ -7,7 +7,7 @@
 
 #define API __attribute__((visibility("default")))
 
-enum { BITS = 18, CHAINS = 4096, LONGEST_PREFIX = 120, LONGEST_NAME = 64, PREFIXES = 4096, NAMES = 256, MOST_FIELDS = 48, LONGEST_LITERAL = 64 };
+enum { BITS = 16, COARSE = 0xF8, CHAINS = 4096, LONGEST_PREFIX = 120, LONGEST_NAME = 64, PREFIXES = 4096, NAMES = 256, MOST_FIELDS = 48, LONGEST_LITERAL = 64 };
 enum { FOR_MEMORY = 1, FOR_ITERATION = 2 };                         /* a literal that these lines have anyway */
 enum { WHY_LINE = 0, WHY_PREFIX = 1, WHY_NAME = 2, WHY_ROOM = 3 };    /* why the caller is asked */
 enum { READ_UNTIMED = 1, READ_TIMED = 2 };

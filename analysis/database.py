@@ -10,7 +10,8 @@ to the SQL that DuckDB and Spark share. No DuckDB extension is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,16 @@ def records(connection: duckdb.DuckDBPyConnection, query: str, parameters: Seque
     result = connection.execute(query, dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+@contextmanager
+def attempt_steps(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> Iterator[None]:
+    """The rows of `rank_steps` of one attempt as the temporary table `attempt_steps`: worked out once for all questions on steps."""
+    connection.execute("CREATE OR REPLACE TEMP TABLE attempt_steps AS SELECT * FROM rank_steps WHERE run = ? AND run_index = ?", [run, run_index])
+    try:
+        yield
+    finally:
+        connection.execute("DROP TABLE IF EXISTS attempt_steps")
 
 
 def orphans(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

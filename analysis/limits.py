@@ -53,7 +53,7 @@ def with_capacity(rank: Rank, capacity: Capacity) -> Rank:
 
 def near_limits(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank], steps_before: int | None,
                 died: set[int | None]) -> tuple[Near, ...]:
-    """The class of every rank whose number is known. `steps_before`: iterations done before the attempt, null where not told."""
+    """The class of every rank whose number is known, within `attempt_steps`. `steps_before`: iterations done before, null where not told."""
     named = [rank for rank in ranks if rank.rank is not None]
     counted = _counted(connection, run, run_index, [rank for rank in named if rank.capacity_bytes is not None])
     return tuple(_judged(rank, counted.get(rank.rank or 0), _covered(rank, steps_before), died=rank.rank in died) for rank in named)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.capacity import Capacity, capacity_of_device
 from analysis.coverage import coverage
-from analysis.database import records
+from analysis.database import attempt_steps, records
 from analysis.device_table import device_table
 from analysis.findings import findings
 from analysis.findings.model import Seen
 from analysis.high_load import high_loads
 from analysis.last_stage_table import last_stage_of
 from analysis.limits import near_limits, with_capacity
+from analysis.load_proxy import load_proxies
 from analysis.nccl import communication
 from analysis.oom_table import oom_table
 from analysis.plan import before_of, saver
@@ -67,14 +68,15 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     ranks = ranks_of(connection, run, run_index, capacity, facts.gpu_name)
     covered = coverage(connection, run, run_index, tuple(rank.rank for rank in ranks if rank.rank is not None))
     ooms = oom_table(connection, run, run_index)
-    near = near_limits(connection, run, run_index, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
+    loads = high_loads(connection, run, run_index)
+    with attempt_steps(connection, run, run_index):
+        near = near_limits(connection, run, run_index, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
+        risers = staircase(connection, run, run_index, {one.rank: one.steps for one in loads})
     args = arguments_of(connection, run, run_index)
-    stages = stage_table(connection, run, run_index, ranks, args)
+    stages = stage_table(ranks, args)
     logits = last_stage_of(connection, run, run_index, ranks, args, facts.num_microbatches)
     devices = device_table(connection, run, run_index)
     theory = theory_of(connection, run, run_index, ranks)
-    loads = high_loads(connection, run, run_index)
-    risers = staircase(connection, run, run_index, {one.rank: one.steps for one in loads})
     rejected = records(connection, _REJECTS, [run, run_index])
     found = Overview(
         run=run, run_index=run_index, attempts=attempts, artifacts=tuple(row["path"] for row in records(connection, _ARTIFACTS, [run])),
@@ -85,7 +87,8 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
         not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads)
         | ({"logits": logits.reason} if logits.verdict == "not_measurable" else {}),
         devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers, logits=logits)
-    found = replace(found, communication=(shown := communication(connection, run, run_index, ranks, args)),
+    found = replace(found, load_proxies=() if loads else load_proxies(connection, run, run_index),
+                    communication=(shown := communication(connection, run, run_index, ranks, args)),
                     not_measurable=found.not_measurable | ({} if shown else {"communication": _NO_COMMUNICATION}))
     environment = environment_of(connection, run, run_index)
     ledger = ledger_of(expected_of(args, facts.num_microbatches, environment, facts.gpu_name), ranks, theory)

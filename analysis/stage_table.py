@@ -7,30 +7,28 @@ Both are read against the median of the middle stages, each stage by its fullest
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
-from analysis.database import records
 from analysis.rows import Rank, Stage, StageSurplus
 from analysis.theory.arguments import Args
 from analysis.theory.stages import StageLayout, stage_layout
 from ingest.errors import LedgerError
 
-if TYPE_CHECKING:
-    import duckdb
-
 MEASURES = ("allocated_bytes", "max_allocated_bytes", "max_reserved_bytes")
-_QUERY = "SELECT * FROM stage_memory WHERE run = ? AND run_index = ? ORDER BY pp NULLS LAST"
-_NAMES = [field.name for field in fields(Stage) if field.name not in ("stage", "holds")]
+_MOST = ("allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes", "device_used_bytes", "outside_bytes")
+_LEAST = ("capacity_bytes", "soft_headroom_bytes", "hard_headroom_bytes", "headroom_bound_bytes")
 
 
-def stage_table(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank], args: Args) -> tuple[Stage, ...]:
-    """One row a stage seen; headrooms are those of `ranks`, which may be judged against a given capacity, layers those of `args`."""
+def stage_table(ranks: Sequence[Rank], args: Args) -> tuple[Stage, ...]:
+    """One row a stage seen, by its fullest measured rank; headrooms are the least of `ranks`, which may be judged against a given capacity,
+    layers those of `args`. The view `stage_memory` tells the same in SQL."""
     held = _holds(args)
-    placed = [rank for rank in ranks if rank.rank is not None]
-    return tuple(_stage({name: row[name] for name in _NAMES} | {"stage": row["pp"], "holds": held.get(row["pp"])},
-                        [rank for rank in placed if rank.stage == row["pp"]]) for row in records(connection, _QUERY, [run, run_index]))
+    placed: dict[int | None, list[Rank]] = {}
+    for rank in ranks:
+        if rank.rank is not None:
+            placed.setdefault(rank.stage, []).append(rank)
+    return tuple(_stage(stage, placed[stage], held.get(stage)) for stage in sorted(placed, key=lambda one: (one is None, one or 0)))
 
 
 def surpluses(stages: Sequence[Stage], pp: int | None) -> tuple[StageSurplus, ...]:
@@ -69,12 +67,11 @@ def _in_words(layout: StageLayout, stage: int) -> str:
     return ", ".join(parts)
 
 
-def _stage(row: dict[str, Any], ranks: Sequence[Rank]) -> Stage:
-    def least(name: str) -> int | None:
-        known = [size for rank in ranks if (size := getattr(rank, name)) is not None]
-        return min(known) if known else None
+def _stage(stage: int | None, ranks: Sequence[Rank], holds: str | None) -> Stage:
+    def known(name: str) -> list[int]:
+        return [size for rank in ranks if (size := getattr(rank, name)) is not None]
 
-    judged = {name: least(name) for name in ("capacity_bytes", "soft_headroom_bytes", "hard_headroom_bytes", "headroom_bound_bytes")}
-    return Stage(**{**row, **judged})
-
-
+    most = {name: max(known(name), default=None) for name in _MOST}
+    least = {name: min(known(name), default=None) for name in _LEAST}
+    numbers = [rank.rank for rank in ranks if rank.rank is not None]
+    return Stage(stage=stage, ranks=len(ranks), first_rank=min(numbers), last_rank=max(numbers), holds=holds, **most, **least)

@@ -1,10 +1,13 @@
 -- One row a rank that was measured or died: the device's capacity and who told it. The rank's own figure comes before another rank's,
 -- a total read beside the used figure before a printed one; of several the smallest counts. A cap below capacity counts as capacity.
 WITH told AS (
-    SELECT run, run_index, rank, device_total_bytes AS capacity_bytes, 1 AS preference, 'device total of the rank' AS source, artifact, line
+    SELECT run, run_index, rank, device_total_bytes AS capacity_bytes, 1 AS preference, 'device total of the rank' AS source, artifact,
+        MIN(line) AS line
     FROM rank_memory WHERE device_total_bytes > 0 AND COALESCE(valid, TRUE)
+    GROUP BY run, run_index, rank, device_total_bytes, artifact
     UNION ALL
-    SELECT run, run_index, rank, device_total_bytes, 2, 'torch.cuda.mem_get_info', artifact, line FROM memory_stats WHERE device_total_bytes > 0
+    SELECT run, run_index, rank, device_total_bytes, 2, 'torch.cuda.mem_get_info', artifact, MIN(line) FROM memory_stats WHERE device_total_bytes > 0
+    GROUP BY run, run_index, rank, device_total_bytes, artifact
     UNION ALL
     SELECT run, run_index, rank, allowed_bytes, 0, 'cap named by the out-of-memory message', artifact, line FROM oom_events WHERE allowed_bytes > 0
     UNION ALL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.database import from_rows
+from analysis.database import attempt_steps, from_rows
 from analysis.staircase import staircase
 
 GIB, MIB = 2**30, 2**20
@@ -19,7 +19,9 @@ def _series(held, peaks, scope="interval", rank=0):
 
 
 def _risers(rows, **tables):
-    return staircase(from_rows({"rank_memory": rows, **tables}), "file", 0)
+    connection = from_rows({"rank_memory": rows, **tables})
+    with attempt_steps(connection, "file", 0):
+        return staircase(connection, "file", 0)
 
 
 @pytest.mark.parametrize("scope", ["interval", "cumulative"])

@@ -5,17 +5,18 @@ WITH loaded AS (
     SELECT rank, iteration, load_bytes
     FROM rank_load
     WHERE run = $run AND run_index = $run_index AND load_bytes IS NOT NULL
-), ordered AS (
-    SELECT *, RANK() OVER (PARTITION BY rank ORDER BY load_bytes DESC) AS place, MEDIAN(load_bytes) OVER (PARTITION BY rank) AS median_bytes,
-        COUNT(*) OVER (PARTITION BY rank) AS steps, MAX(load_bytes) OVER (PARTITION BY rank) AS most_bytes,
-        AVG(load_bytes) OVER (PARTITION BY rank) AS mean_bytes
+), spread AS (
+    SELECT
+        rank, COUNT(*) AS steps, MEDIAN(load_bytes) AS median_bytes, AVG(load_bytes) AS mean_bytes, MAX(load_bytes) AS most_bytes,
+        GREATEST(LIST_REVERSE_SORT(LIST(load_bytes))[CAST(CEIL(COUNT(*) / 10.0) AS INTEGER)], 1.05 * MEDIAN(load_bytes)) AS high_bytes
     FROM loaded
+    GROUP BY rank
 )
 SELECT
-    rank, MAX(steps) AS steps, MAX(median_bytes) AS median_bytes, MAX(mean_bytes) AS mean_bytes, MAX(most_bytes) AS most_bytes,
-    MAX(most_bytes) >= 1.05 * MAX(mean_bytes) AS varies,
-    MIN(load_bytes) FILTER (load_bytes >= 1.05 * median_bytes AND place <= CEIL(steps / 10.0)) AS threshold_bytes,
-    LIST(iteration ORDER BY iteration) FILTER (load_bytes >= 1.05 * median_bytes AND place <= CEIL(steps / 10.0)) AS high
-FROM ordered
-GROUP BY rank
-ORDER BY rank
+    spread.rank, ANY_VALUE(spread.steps) AS steps, ANY_VALUE(spread.median_bytes) AS median_bytes, ANY_VALUE(spread.mean_bytes) AS mean_bytes,
+    ANY_VALUE(spread.most_bytes) AS most_bytes, ANY_VALUE(spread.most_bytes >= 1.05 * spread.mean_bytes) AS varies,
+    MIN(loaded.load_bytes) AS threshold_bytes, LIST(loaded.iteration ORDER BY loaded.iteration) FILTER (loaded.iteration IS NOT NULL) AS high
+FROM spread
+LEFT JOIN loaded ON loaded.rank = spread.rank AND loaded.load_bytes >= spread.high_bytes
+GROUP BY spread.rank
+ORDER BY spread.rank

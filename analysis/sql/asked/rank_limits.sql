@@ -1,5 +1,5 @@
--- How often each rank came near its limit over its steps of high load. Parameters: $run, $run_index; and, one a rank in the same order, $ranks,
--- $left_low and $left_high (capacity less what lies outside torch, at most and at least), $margin, all in bytes.
+-- How often each rank came near its limit over its steps of high load; over `attempt_steps`, the rows of `rank_steps` of one attempt.
+-- Parameters: $run, $run_index; and, one a rank in the same order, $ranks, $left_low and $left_high (capacity less what lies outside torch, at most and at least), $margin, all in bytes.
 -- A step is near where even the larger `left` is short, clear where even the smaller one suffices, unknown otherwise; a peak that is only an upper
 -- bound can clear its step but cannot convict it. A rank of whose load nothing is known is judged over all its steps; where some of its steps have
 -- a load, the others are of unknown load, not of low. A step that touched the limit is near whatever the margin (by cache, unless its peak says hard).
@@ -9,14 +9,16 @@ WITH judged AS (
     SELECT run, run_index, rank, iteration, load_bytes
     FROM rank_load
     WHERE run = $run AND run_index = $run_index AND load_bytes IS NOT NULL
-), ordered AS (
-    SELECT *, RANK() OVER (PARTITION BY rank ORDER BY load_bytes DESC) AS place, MEDIAN(load_bytes) OVER (PARTITION BY rank) AS median_bytes,
-        COUNT(*) OVER (PARTITION BY rank) AS steps, MAX(load_bytes) OVER (PARTITION BY rank) AS most_bytes,
-        AVG(load_bytes) OVER (PARTITION BY rank) AS mean_bytes
+), spread AS (
+    SELECT
+        rank, MEDIAN(load_bytes) AS median_bytes, MAX(load_bytes) >= 1.05 * AVG(load_bytes) AS varies,
+        GREATEST(LIST_REVERSE_SORT(LIST(load_bytes))[CAST(CEIL(COUNT(*) / 10.0) AS INTEGER)], 1.05 * MEDIAN(load_bytes)) AS high_bytes
     FROM loaded
+    GROUP BY rank
 ), load AS (
-    SELECT *, most_bytes >= 1.05 * mean_bytes AS varies, load_bytes >= 1.05 * median_bytes AND place <= CEIL(steps / 10.0) AS high
-    FROM ordered
+    SELECT loaded.rank, loaded.iteration, spread.varies, spread.median_bytes, loaded.load_bytes >= spread.high_bytes AS high
+    FROM loaded
+    JOIN spread ON spread.rank = loaded.rank
 ), step AS (
     SELECT
         steps.rank, steps.iteration, judged.margin,
@@ -26,11 +28,10 @@ WITH judged AS (
         judged.left_low - steps.max_reserved_bytes > judged.margin AND NOT steps.touched AS cache_clear,
         CASE WHEN load.varies THEN load.high WHEN load.varies IS NULL AND known.rank IS NOT NULL THEN NULL ELSE TRUE END AS counts,
         load.varies, load.median_bytes, steps.max_allocated_bytes, steps.scope, steps.touched
-    FROM rank_steps AS steps
+    FROM attempt_steps AS steps
     JOIN judged ON judged.rank = steps.rank
     LEFT JOIN load ON load.rank = steps.rank AND load.iteration = steps.iteration
-    LEFT JOIN (SELECT DISTINCT rank FROM loaded) AS known ON known.rank = steps.rank
-    WHERE steps.run = $run AND steps.run_index = $run_index
+    LEFT JOIN spread AS known ON known.rank = steps.rank
 ), followed AS (
     SELECT *, LAG(max_allocated_bytes) OVER (PARTITION BY rank, counts ORDER BY iteration) AS peak_before FROM step
 )

@@ -1,13 +1,12 @@
 -- The staircase of reserved memory: each step in which a rank's reserved rose above all it had held before, by at least $least_bytes, and stayed.
--- Parameters: $run, $run_index, $least_bytes. The first reading is the floor, not a riser. `peak_rise_bytes` is how far the peak of allocated rose
--- above all before in the same step: the need behind the riser. A reserved that falls by more than half of the rise at the very next reading
--- was given back (expandable segments, emptied cache) and is no riser.
+-- Parameter: $least_bytes; over `attempt_steps`, the rows of `rank_steps` of one attempt. The first reading is the floor, not a riser.
+-- `peak_rise_bytes` is how far the peak of allocated rose above all before in the same step: the need behind the riser. A reserved that falls by
+-- more than half of the rise at the very next reading was given back (expandable segments, emptied cache) and is no riser.
 WITH step AS (
     SELECT
         run, run_index, rank, iteration, artifact, line, max_allocated_bytes,
         CASE WHEN scope = 'interval' AND reserved_bytes IS NOT NULL THEN reserved_bytes ELSE max_reserved_bytes END AS held_bytes, touched
-    FROM rank_steps
-    WHERE run = $run AND run_index = $run_index
+    FROM attempt_steps
 ), compared AS (
     SELECT
         *, MAX(held_bytes) OVER before AS held_before, MAX(max_allocated_bytes) OVER before AS peak_before,

@@ -22,7 +22,8 @@ _COMPUTED = """\
 # Tables worked out for a query
 
 They are not stored: `hbmledger sql` and the app's SQL page compute them for every attempt of the lake when a query names one: about 4 ms an attempt
-whose text comes out (300 attempts added 0.6 to 1.4 s of processor time), up to 0.3 s where nothing fits or vocabulary and ranks are unknown. See `docs/methods/branch.md`, `theory.md` and `logits.md`.
+whose text comes out (300 attempts added 0.6 to 1.4 s of processor time), up to 0.3 s where nothing fits or vocabulary and ranks are unknown.
+See `docs/methods/branch.md`, `theory.md` and `logits.md`.
 """
 
 

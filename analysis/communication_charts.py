@@ -7,8 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from analysis.communication_rows import RankCommunication
 from analysis.charts import Picture
+from analysis.communication_rows import RankCommunication
 from analysis.heat import BLUE, GIB, ORANGE, SKY
 from analysis.verdict import size_text
 

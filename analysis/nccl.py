@@ -134,6 +134,7 @@ def _use(row: Row, before: Iterable[Use]) -> Use:
 def _connect(found: Mapping[Process, _Process], rows: Iterable[Row]) -> None:
     """Give each count of connections to its communicator: the one named, the one then being set up, or the latest before the line that fits."""
     counts: dict[int, dict[tuple[int, str, str], int]] = defaultdict(lambda: defaultdict(int))
+    sent: dict[tuple[str, int], dict[tuple[int, str], int]] = defaultdict(lambda: defaultdict(int))
     proxied: set[int] = set()
     for row in rows:
         uses = found[_key(row)].uses if _key(row) in found else []
@@ -141,8 +142,16 @@ def _connect(found: Mapping[Process, _Process], rows: Iterable[Row]) -> None:
         if at is not None:
             counts[id(uses[at])][row["connection_index"], row["direction"], row["transport"]] += row["connections"]
             proxied |= {id(uses[at])} if row["proxied"] else set()
-    for one in (use for process in found.values() for use in process.uses):
-        one.shape = replace(one.shape, connections=dict(counts[id(one)]), proxied=id(one) in proxied)
+            if uses[at].identity and row["transport"] in ("p2p", "p2p_read") and row["peer_rank"] is not None:
+                sent[uses[at].identity or "", row["peer_rank"]][row["connection_index"], row["transport"]] += row["connections"]
+    every = [use for process in found.values() for use in process.uses]
+    present: dict[str, set[int | None]] = defaultdict(set)
+    for use in every:
+        present[use.identity or ""].add(use.own_rank)
+    for use in every:
+        whole = use.identity is not None and use.own_rank is not None and len(present[use.identity]) == use.shape.ranks
+        use.shape = replace(use.shape, connections=dict(counts[id(use)]), proxied=id(use) in proxied,
+                            received=dict(sent[use.identity or "", use.own_rank or 0]) if whole else None)
 
 
 def _owner(row: Row, uses: Sequence[Use]) -> int | None:
@@ -331,7 +340,8 @@ def _hccl(variables: Mapping[str, str], layout: ParallelSizes | None) -> int | N
 def _assumptions(found: Mapping[Process, _Process], settings: Settings, deepep: tuple[int, int] | None) -> tuple[str, ...]:
     said = []
     if found and settings.shows_connections:
-        said.append("connections are those printed; a rank receives over P2P as often as it sends, less what it receives over the network")
+        said.append("connections are those printed; where the logs of all its ranks are not there, a rank is taken to receive over P2P as often "
+                    "as it sends, less what it receives over the network")
         if settings.lazy:
             said.append("a communicator without printed connections holds nothing yet: NCCL connects at first use")
     elif found:

@@ -1,9 +1,10 @@
 """Device bytes of one communicator on one rank: a lower bound, an estimate by its connections, an upper bound with everything connected.
 
-Lower: the Simple buffers of the connections printed, `NCCL_BUFFSIZE x channels` a direction. Estimate: each printed connection by its transport
-(`nccl_rules`); a receiver of P2P prints nothing, so its receives are inferred: on each channel of a ring or tree a rank receives as
-often as it sends, and network receives are printed. Upper: ring and both trees to distinct peers on every channel, NVLS, and send/recv to all ranks
-where the communicator does send/recv. A communicator that printed no connection while others did has not connected: NCCL connects lazily.
+Lower: the Simple buffers that are certain, `NCCL_BUFFSIZE x channels` a direction. Estimate: each printed connection by its transport
+(`nccl_rules`); a receiver of P2P prints nothing, so its receives are those its senders printed where the logs of all ranks of the communicator
+are there, else inferred: on each channel of a ring a rank receives as often as it sends, and network receives are printed. Upper: ring
+and tree to distinct peers on every channel, NVLS, and send/recv to all ranks where the communicator does send/recv. A communicator that
+printed no connection while others did has not connected: NCCL connects lazily.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Communicator:
     top_level: bool = True
     proxied: bool = False
     connections: Mapping[Key, int] = field(default_factory=dict)
+    received: Mapping[tuple[int, str], int] | None = None
+    """P2P receives by connection index and transport, as the senders printed them; null where some sender's log is not there."""
 
     def count(self, index: int, direction: str, *transports: str) -> int:
         """Connections printed of an index and direction over the transports."""
@@ -90,8 +93,8 @@ def estimate(one: Communicator, settings: Settings) -> Bytes:
     parts = {"collectives": _p2p(held, buffers) + _network(held, buffers), "send_recv": send_recv, "nvls": _nvls(one, settings),
              "sharp": rules.collnet_bytes(one.count(0, "send", "collnet"), buffers)}
     whole = sum(parts.values())
-    simple = held.simple * buffers.simple_bytes
-    lower = (simple if settings.shows_connections or one.connections else 0) + (one.nvls_block_bytes or 0)
+    certain = _certain(one, settings) * buffers.simple_bytes
+    lower = (certain if settings.shows_connections or one.connections else 0) + (one.nvls_block_bytes or 0)
     return Bytes(min(lower, whole), whole, max(_upper(one, settings), whole), {name: size for name, size in parts.items() if size},
                  _protocols(held, parts, buffers))
 
@@ -113,6 +116,18 @@ class _Held:
         return self.write_receives + self.read_sends + self.net_sends + self.net_receives
 
 
+def _certain(one: Communicator, settings: Settings) -> int:
+    """Simple buffers that surely lie on this device: of inferred receives only the ring's, one a channel."""
+    shared = settings.shared_network_buffers
+    network = sum(one.count(index, way, "net_gdr") for index in (0, 1) for way in ("send", "receive") if index == 0 or not shared)
+    reads = one.count(0, "send", "p2p_read") + one.count(1, "send", "p2p_read")
+    if one.received is not None:
+        return network + reads + one.received.get((0, "p2p"), 0) + one.received.get((1, "p2p"), 0)
+    sends = one.count(0, "send", "p2p", "net_gdr", "net_host")
+    ring = min(sends, one.collective_channels or 0) - one.count(0, "receive", "net_gdr", "net_host") if one.count(0, "send", "p2p") else 0
+    return network + reads + max(0, ring)
+
+
 def _connected(one: Communicator, settings: Settings, index: int = 0) -> _Held:
     """What the printed connections hold, receives of P2P inferred."""
     writes, reads = one.count(index, "send", "p2p"), one.count(index, "send", "p2p_read")
@@ -120,8 +135,10 @@ def _connected(one: Communicator, settings: Settings, index: int = 0) -> _Held:
     net_receives = one.count(index, "receive", "net_gdr", "net_host")
     inferred = max(0, sends - net_receives) if settings.p2p and (writes or reads or not one.count(index, "send", "host")) else 0
     reading = reads > writes or (not writes and settings.read)
-    return _Held(writes, 0 if reading else inferred, reads, inferred if reading else 0, one.count(index, "send", "net_gdr"),
-                 one.count(index, "receive", "net_gdr"))
+    written, read = (0, inferred) if reading else (inferred, 0)
+    if one.received is not None:
+        written, read = one.received.get((index, "p2p"), 0), one.received.get((index, "p2p_read"), 0)
+    return _Held(writes, written, reads, read, one.count(index, "send", "net_gdr"), one.count(index, "receive", "net_gdr"))
 
 
 def _assumed(one: Communicator, settings: Settings) -> _Held:

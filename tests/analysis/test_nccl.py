@@ -62,6 +62,19 @@ def test_the_estimate_is_within_15_percent_at_the_median(answers: list[tuple[int
     print(f"median {median(errors):.3f}, p90 {sorted(errors)[len(errors) * 9 // 10]:.3f}, worst {max(errors):.3f} of {len(errors)}")
 
 
+def test_the_log_of_one_rank_alone_still_brackets_it() -> None:
+    errors = []
+    for seed in range(0, 60, 3):
+        job = make(seed)
+        for rank in sorted({0, job.world // 2, job.world - 1}):
+            found = section((f"rank_{rank}.log", "\n".join(job.logs[rank]) + "\n"))
+            assert found is not None
+            (one,) = found.ranks
+            assert one.lower_bytes <= job.held[rank] <= one.upper_bytes, (seed, rank)
+            errors += [abs(one.estimate_bytes - job.held[rank]) / job.held[rank]] if job.held[rank] and not job.quiet else []
+    assert median(errors) <= 0.15
+
+
 @pytest.mark.parametrize("seed", [3, 8])
 def test_parts_and_protocols_sum_to_the_estimate(seed: int) -> None:
     job = make(seed)

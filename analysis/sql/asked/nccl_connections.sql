@@ -1,4 +1,4 @@
--- How many connections each process printed, by communicator where that can be told, connection index, direction and transport. Parameters: $run,
+-- How many connections each process printed, by communicator where that can be told, peer, connection index, direction and transport. Parameters: $run,
 -- $run_index. `init_line` names the communicator (see nccl_communicators.sql) of a line printed while it was set up; it is null for lines printed
 -- at first use, whose communicator is chosen by `own_rank` and `highest_rank` where the line does not name it. The sender prints P2P and SHM lines.
 WITH printed AS (
@@ -32,11 +32,13 @@ WITH printed AS (
 SELECT
     artifact, host, pid, communicator,
     CASE WHEN tells_starts = 0 OR last_started > COALESCE(last_init, 0) THEN next_init END AS init_line,
-    CASE WHEN direction = 'send' THEN source_rank ELSE destination_rank END AS own_rank, connection_index, direction, transport,
+    CASE WHEN direction = 'send' THEN source_rank ELSE destination_rank END AS own_rank,
+    CASE WHEN direction = 'send' THEN destination_rank ELSE source_rank END AS peer_rank, connection_index, direction, transport,
     MAX(proxied) AS proxied, COUNT(*) AS connections,
     MAX(CASE WHEN COALESCE(source_rank, 0) > COALESCE(destination_rank, 0) THEN source_rank ELSE destination_rank END) AS highest_rank, MIN(line) AS line
 FROM ordered
 WHERE event = 'connection'
 GROUP BY artifact, host, pid, communicator, CASE WHEN tells_starts = 0 OR last_started > COALESCE(last_init, 0) THEN next_init END,
-    CASE WHEN direction = 'send' THEN source_rank ELSE destination_rank END, connection_index, direction, transport
+    CASE WHEN direction = 'send' THEN source_rank ELSE destination_rank END,
+    CASE WHEN direction = 'send' THEN destination_rank ELSE source_rank END, connection_index, direction, transport
 ORDER BY artifact, host, pid, line

@@ -16,19 +16,11 @@ if TYPE_CHECKING:
 
 HIGH = "at least 1.05 of the rank's median load and in its top 10 %"
 FLAT = "the load does not vary (largest below 1.05 of the mean): every step counts"
-_NO_LOAD = "FROM (SELECT NULL AS run, NULL AS run_index, NULL AS rank, NULL AS iteration, NULL AS load_bytes)"
-
-
-def with_load(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """A query of `rank_load` that a connection without that view can answer too: no load is known there."""
-    known = records(connection, "SELECT 1 FROM duckdb_views() WHERE view_name = 'rank_load'")
-    return query if known else query.replace("FROM rank_load", _NO_LOAD)
 
 
 def high_loads(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> tuple[HighLoad, ...]:
     """One row a rank whose load is known, in the order of ranks."""
-    query = with_load(connection, asked_text("high_load"))
     return tuple(
         HighLoad(row["rank"], HIGH if row["varies"] else FLAT, tuple(row["high"] or ()) if row["varies"] else (), row["steps"],
                  row["threshold_bytes"] if row["varies"] else None, round(row["median_bytes"]), row["most_bytes"])
-        for row in records(connection, query, {"run": run, "run_index": run_index}))
+        for row in records(connection, asked_text("high_load"), {"run": run, "run_index": run_index}))

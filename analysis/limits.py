@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from analysis.capacity import GIB, Capacity
 from analysis.chances import chance, wilson
 from analysis.database import asked_text, records
-from analysis.high_load import with_load
 from analysis.rows import Class, Near, Rank
 
 if TYPE_CHECKING:
@@ -68,8 +67,7 @@ def _counted(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ra
     low = [left if rank.outside_bytes is not None else -_UNBOUNDED_BYTES for left, rank in zip(high, ranks, strict=True)]
     given = {"run": run, "run_index": run_index, "ranks": [rank.rank for rank in ranks], "left_low": low, "left_high": high,
              "margin": [margin(size) for size in sizes]}
-    query = with_load(connection, asked_text("rank_limits"))
-    return {row["rank"]: row for row in records(connection, query, given)}
+    return {row["rank"]: row for row in records(connection, asked_text("rank_limits"), given)}
 
 
 def _covered(rank: Rank, steps_before: int | None) -> int | None:

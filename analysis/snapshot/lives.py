@@ -114,7 +114,7 @@ def _with_blocks(trace: Trace, settings: Mapping[str, Any], seen: _Seen, last: I
     stack = np.concatenate((seen.stack, blocks.stack[ghosts])).astype(np.int32)
     stack = np.where((stack < 0) & (block >= 0), blocks.stack[block] if len(blocks.stack) else NO_STACK, stack).astype(np.int32)
     low = rounded(size, settings)
-    high = low + unsplit(size, settings, bool(trace.segments.expandable.any()))
+    high = low + unsplit(size, settings, len(trace.segments) > 0 and bool(trace.segments.expandable.all()))
     exact = blocks.size[block] if len(blocks.size) else low
     return Lives(
         birth=np.concatenate((seen.birth, none)), requested_at=np.concatenate((seen.requested_at, never)),

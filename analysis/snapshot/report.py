@@ -55,6 +55,7 @@ def irregularities(device: Device) -> dict[str, int]:
              "levels_below_zero": int((device.levels.requested < 0).sum() + (device.levels.reserved < 0).sum()),
              "time_reversals": 0 if events.time_us is None else int((np.diff(events.time_us) < 0).sum()),
              "pending_blocks": int((trace.blocks.state != LIVE).sum() - (trace.blocks.state == INACTIVE).sum()),
+             "sizes_that_cannot_be": events.impossible,
              **{f"action {name}": count for name, count in events.other.items()}}
     return {name: count for name, count in found.items() if count}
 

@@ -14,7 +14,21 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.database import records
-from analysis.snapshot.trace import ACTIONS, STATES, Action, Annotation, Blocks, Events, Segments, Snapshot, Trace, ints
+from analysis.snapshot.trace import (
+    ACTIONS,
+    STATES,
+    Action,
+    Annotation,
+    Blocks,
+    Events,
+    Segments,
+    Snapshot,
+    Trace,
+    addresses,
+    ints,
+    out_of_range,
+    sizes,
+)
 from ingest.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -60,7 +74,8 @@ def from_lake(connection: duckdb.DuckDBPyConnection, artifact: str, device: int)
     summary = connection.execute("SELECT events, end_requested_bytes FROM snapshot_devices WHERE artifact = ? AND device = ?", [artifact, device])
     events, held = summary.fetchone() or (0, 0)
     if (events and not len(trace.events)) or (held and not len(trace.blocks.size)):
-        raise LedgerError("only the summary of this snapshot is in the lake", where=artifact, todo="ingest it into another lake with --snapshot-detail full")
+        raise LedgerError("only the summary of this snapshot is in the lake", where=artifact,
+                          todo="ingest it into another lake with --snapshot-detail full")
     stacks = _stacks(connection, artifact)
     settings = json.loads(known[0]["allocator_settings"] or "{}")
     return Snapshot((trace,), stacks, settings if isinstance(settings, dict) else {}, {}, str(known[0]["reader"] or ""), known[0]["file_bytes"] or 0)
@@ -75,8 +90,8 @@ def _events(connection: duckdb.DuckDBPyConnection, artifact: str, device: int) -
         table = table.take(pa.array(np.argsort(event, kind="stable")))
     times = table["time_us"]
     other = connection.execute("SELECT action, COUNT(*) FROM snapshot_events WHERE artifact = ? AND device = ? GROUP BY action", [artifact, device])
-    return Events(action=ints(table["action"]).astype(np.int32), address=ints(table["address"], 0), size=ints(table["size_bytes"], 0),
-                  stream=ints(table["stream"], 0), stack=ints(table["stack"]).astype(np.int32),
+    return Events(action=ints(table["action"]).astype(np.int32), address=addresses(table["address"]), size=sizes(table["size_bytes"]),
+                  stream=ints(table["stream"], 0), impossible=out_of_range(table["size_bytes"]), stack=ints(table["stack"]).astype(np.int32),
                   time_us=None if times.null_count == len(times) else ints(times, 0),
                   other={name: count for name, count in other.fetchall() if name not in ACTIONS})
 
@@ -84,16 +99,16 @@ def _events(connection: duckdb.DuckDBPyConnection, artifact: str, device: int) -
 def _held(connection: duckdb.DuckDBPyConnection, artifact: str, device: int) -> tuple[Segments, Blocks]:
     segments = _arrow(connection, "SELECT address, size_bytes, stream, pool, expandable FROM snapshot_segments WHERE artifact = ? AND device = ? "
                       "ORDER BY address", artifact, device)
-    address = ints(segments["address"])
+    address = addresses(segments["address"])
     pools = [str(pool or "large") for pool in segments["pool"].to_pylist()]
     states = _coded("state", {name: int(code) for name, code in STATES.items()}, STATES["inactive"])
     blocks = _arrow(connection, f"SELECT segment, address, size_bytes, requested_bytes, {states} AS state, stack FROM snapshot_blocks "
                     "WHERE artifact = ? AND device = ? ORDER BY address", artifact, device)
-    return (Segments(address, ints(segments["size_bytes"], 0), ints(segments["stream"], 0), tuple(_kind(pool) for pool in pools),
+    return (Segments(address, sizes(segments["size_bytes"]), ints(segments["stream"], 0), tuple(_kind(pool) for pool in pools),
                      tuple(_pool_id(pool) for pool in pools), np.array([bool(one) for one in segments["expandable"].to_pylist()], np.bool_),
                      np.full(len(address), -1, np.int32)),
-            Blocks(np.searchsorted(address, ints(blocks["segment"])).astype(np.int32), ints(blocks["address"]), ints(blocks["size_bytes"], 0),
-                   ints(blocks["requested_bytes"], 0), ints(blocks["state"]).astype(np.int32), ints(blocks["stack"]).astype(np.int32)))
+            Blocks(np.searchsorted(address, addresses(blocks["segment"])).astype(np.int32), addresses(blocks["address"]), sizes(blocks["size_bytes"]),
+                   sizes(blocks["requested_bytes"]), ints(blocks["state"]).astype(np.int32), ints(blocks["stack"]).astype(np.int32)))
 
 
 def _annotations(connection: duckdb.DuckDBPyConnection, artifact: str, device: int) -> tuple[Annotation, ...]:

@@ -56,7 +56,8 @@ def _classes(device: Device) -> Iterator[str]:
     yield "What lived at the peak"
     for share in shares:
         ratio = share.bytes / max(device.peak.bytes, 1)
-        yield f"  {share.name.replace('_', ' '):<18}{_gib(share.bytes)} GiB {ratio:>7.1%}  {'█' * round(BAR * ratio):<{BAR}}  {share.blocks:,} blocks"
+        bar = "█" * round(BAR * min(max(ratio, 0.0), 1.0))
+        yield f"  {share.name.replace('_', ' '):<18}{_gib(share.bytes)} GiB {ratio:>7.1%}  {bar:<{BAR}}  {share.blocks:,} blocks"
 
 
 def _unknown(device: Device) -> Iterator[str]:

@@ -45,6 +45,8 @@ LIVE, PENDING, INACTIVE = range(3)
 STATES = {"active_allocated": LIVE, "active_pending_free": PENDING, "active_awaiting_free": PENDING, "inactive": INACTIVE}
 
 NO_STACK = -1
+LARGEST = 2**46
+"""Bytes that no device has: a size beyond, or below zero, is brought within and counted, so that no sum overflows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Events:
     stack: Small
     time_us: Ints | None
     other: Mapping[str, int] = field(default_factory=dict)  # actions of other names, and how many
+    impossible: int = 0  # sizes that cannot be
 
     def __len__(self) -> int:
         return len(self.action)
@@ -155,6 +158,22 @@ def ints(column: pa.ChunkedArray | pa.Array, absent: int = -1) -> Ints:
     return np.asarray(filled.to_numpy(zero_copy_only=False) if isinstance(filled, pa.Array) else filled.to_numpy()).astype(np.int64, copy=False)
 
 
+def sizes(column: pa.ChunkedArray | pa.Array) -> Ints:
+    """A column of bytes within what can be, null as 0."""
+    return np.clip(ints(column, 0), 0, LARGEST)
+
+
+def addresses(column: pa.ChunkedArray | pa.Array) -> Ints:
+    """A column of addresses that any size can be added to."""
+    return np.clip(ints(column), -2**62, 2**62)
+
+
+def out_of_range(column: pa.ChunkedArray | pa.Array) -> int:
+    """How many of a column of bytes cannot be."""
+    size = ints(column, 0)
+    return int(((size < 0) | (size > LARGEST)).sum())
+
+
 def action_codes(names: Sequence[str]) -> Small:
     """The code of each name of an action, `OTHER` for those that are not known."""
     return np.array([ACTIONS.get(name, Action.OTHER) for name in names], np.int32)
@@ -175,8 +194,9 @@ def _events(table: pa.Table, names: Sequence[str]) -> Events:
     codes = ints(table["action"])
     times = table["time_us"]
     lookup = np.append(action_codes(names), np.int32(Action.OTHER)).astype(np.int32)
-    return Events(action=lookup[codes], address=ints(table["address"], 0), size=ints(table["size_bytes"], 0), stream=ints(table["stream"], 0),
-                  stack=ints(table["stack"]).astype(np.int32), time_us=None if times.null_count == len(times) else ints(times, 0),
+    return Events(action=lookup[codes], address=addresses(table["address"]), size=sizes(table["size_bytes"]), stream=ints(table["stream"], 0),
+                  impossible=out_of_range(table["size_bytes"]), stack=ints(table["stack"]).astype(np.int32),
+                  time_us=None if times.null_count == len(times) else ints(times, 0),
                   other={name: count for name, count in counted(names, codes).items() if name not in ACTIONS})
 
 
@@ -184,15 +204,15 @@ def _segments(table: pa.Table, texts: list[str]) -> Segments:
     def text(column: str, absent: str) -> tuple[str, ...]:
         return tuple(absent if index is None else texts[index] for index in table[column].to_pylist())
 
-    return Segments(address=ints(table["address"]), size=ints(table["size_bytes"], 0), stream=ints(table["stream"], 0), kind=text("kind", "large"),
+    return Segments(address=addresses(table["address"]), size=sizes(table["size_bytes"]), stream=ints(table["stream"], 0), kind=text("kind", "large"),
                     pool=text("pool", "0,0"), expandable=np.array([bool(one) for one in table["expandable"].to_pylist()], np.bool_),
                     stack=ints(table["stack"]).astype(np.int32))
 
 
 def _blocks(table: pa.Table, local: Ints, names: Sequence[str]) -> Blocks:
     lookup = np.append(state_codes(names), np.int32(INACTIVE)).astype(np.int32)
-    return Blocks(segment=local[ints(table["segment"])].astype(np.int32), address=ints(table["address"]), size=ints(table["size_bytes"], 0),
-                  requested=ints(table["requested_bytes"], 0), state=lookup[ints(table["state"])], stack=ints(table["stack"]).astype(np.int32))
+    return Blocks(segment=local[ints(table["segment"])].astype(np.int32), address=addresses(table["address"]), size=sizes(table["size_bytes"]),
+                  requested=sizes(table["requested_bytes"]), state=lookup[ints(table["state"])], stack=ints(table["stack"]).astype(np.int32))
 
 
 def _annotations(table: pa.Table, device: int, texts: list[str]) -> tuple[Annotation, ...]:

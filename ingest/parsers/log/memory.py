@@ -19,10 +19,12 @@ _HEAD = re.compile(
     r"(?:\[Rank ?(?P<rank>[^\[\]|]{1,40})\]\s*)?(?:\((?P<label>[^()|]{1,80})\)|(?P<old>after \d+ iterations))\s+memory \((?P<unit>[MG]i?B)\)\s*\\?\|")
 _WRAPPED_HEAD = re.compile(r"\[Rank ?[^\[\]|]{1,40}\]\s*\((?:after|before) (?!.*\|)[^|]*$")
 _FIELD = re.compile(
-    rf"\s*(?:\*+\s*)?(?P<name>[A-Za-z][\w -]{{0,60}}?)\s*:\s*(?P<value>-?\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|{NUMBER})(?P<tail>\**)(?!\w|[.,]\w)\s*(?P<end>\\?\|?)")
+    rf"\s*(?:\*+\s*)?(?P<name>[A-Za-z][\w -]{{0,60}}?)\s*:\s*(?P<value>-?\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|{NUMBER})"
+    r"(?P<tail>\**)(?!\w|[.,]\w)\s*(?P<end>\\?\|?)")
 _STEP = re.compile(r"after (\d+) iterations?$|(before|after) save_checkpoint for iteration (\d+)$|iteration (\d+)")
 _CUTTER = re.compile(
-    r"[\w.-]{1,64}:\d+:\d+ \[\d+\] (?:\S+ )?NCCL |Theoretical memory footprints|(?:Total n|N)umber of |compute_activation_memory|\[rank\d+\]:")
+    r"[A-Za-z][\w.-]{0,63}:\d+:\d+ \[\d+\] (?:\S+ )?NCCL |(?:\[[\d: .-]{19,26}\] )?\biteration\s{1,16}\d+/|"
+    r"Theoretical memory footprints|(?:Total n|N)umber of |compute_activation_memory|\[rank\d+\]:")
 _COLUMNS = {
     "allocated": "allocated_bytes", "max allocated": "max_allocated_bytes", "reserved": "reserved_bytes", "max reserved": "max_reserved_bytes",
     "cached": "reserved_bytes", "max cached": "max_reserved_bytes", "total device memory used": "device_used_bytes",

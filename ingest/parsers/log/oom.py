@@ -7,6 +7,7 @@ what they say. A figure that no device can have (an overflow prints 17179869184.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from ingest.parsers.log import actors
@@ -26,6 +27,7 @@ _FIGURES = {
 }
 _PATTERNS = {name: tuple(re.compile(one) for one in many) for name, many in _FIGURES.items()}
 _ENDS = re.compile(r"reserved by PyTorch but unallocated|reserved in total by PyTorch|\b(?:cached|free)\)")
+_GLUED_RANK = re.compile(r"\[rank(\d{1,7})\]:[^\[]*$")
 _DEVICE = re.compile(r"(?:GPU|NPU|HIP device|XPU|MLU|device) (\d+)\b")
 _PROCESS = re.compile(rf"Process (\d+) has {_S}")
 _ACTIVE = re.compile(rf"{_S} current active")
@@ -46,7 +48,8 @@ _OTHERS = (
     ("cublas", re.compile(r"(?:CUBLAS|HIPBLAS|ROCBLAS)_STATUS_ALLOC_FAILED|rocblas_status_memory_error")),
     ("cudnn", re.compile(r"CUDNN_STATUS_ALLOC_FAILED")),
     ("npu", re.compile(r"(?P<alloc>rt\w{0,20}Malloc\w{0,20} failed)[.,;:]? ?size ?[:=] ?(?P<bytes>\d+)")),
-    ("saver", re.compile(r"(?:torch_memory_saver|\[TMS\]|memory.saver).{0,300}?(?:out of memory|OOM)|CUresult error[ :]+(?:result=)?2\b", re.IGNORECASE)),
+    ("saver", re.compile(r"(?:torch_memory_saver|\[TMS\]|memory.saver).{0,300}?(?:out of memory|OOM)|"
+                         r"CUresult error[ :]+(?:result=)?2\b", re.IGNORECASE)),
     ("host", re.compile(r"DefaultCPUAllocator: (?:can't|not enough memory: you tried to) allocate(?: memory)?:?"
                         r"(?: you tried to allocate)? ?(?P<bytes>\d+) bytes")),
     ("host", re.compile(r"^\s*(?:numpy\S*MemoryError|MemoryError\b|OSError: \[Errno 12\] Cannot allocate memory)")),
@@ -73,6 +76,8 @@ class OutOfMemory:
         for at, head in enumerate(heads):
             last = at + 1 == len(heads)
             text = line.text[head.start():len(line.text) if last else heads[at + 1].start()]
+            if at and (named := _GLUED_RANK.search(line.text, heads[at - 1].end(), head.start())):
+                line = replace(line, rank=int(named[1]))
             if last and not _ENDS.search(text):
                 context.open(Wrapped(line, text, _whole, _allocator, _allocator, closes=False))
             else:

@@ -22,7 +22,8 @@ _VERL_STEP = re.compile(rf"perf/(max_memory_allocated|max_memory_reserved|cpu_me
 _SLIME = re.compile(r"(?:\[Rank (?P<rank>\d+)\] )?Memory-Usage (?P<phase>[^:{]{1,80}?):? (?P<body>\{[^{}]*\})")
 _ITEM = re.compile(r"'(\w+)': '?(-?\d+(?:\.\d+)?)'?(?=[,}])")
 _SWIFT = re.compile(
-    rf"(?P<phase>(?:after|before|during|at)\b[\w .-]{{0,80}}?|(?<![\w.-])[\w.-]{{1,40}}(?: [\w.-]{{1,40}}){{0,6}}?) GPU memory: {_N}{_U} allocated, {_N}{_U} reserved", re.IGNORECASE)
+    rf"(?P<phase>(?:after|before|during|at)\b[\w .-]{{0,80}}?|(?<![\w.-])[\w.-]{{1,40}}(?: [\w.-]{{1,40}}){{0,6}}?) "
+    rf"GPU memory: {_N}{_U} allocated, {_N}{_U} reserved", re.IGNORECASE)
 _FIELD = re.compile(
     r"(?P<name>(?:(?:max|maximum|peak|current|total|gpu|cuda|mem|memory)[ _-]){0,4}(?:allocated|reserved|cached)(?:[ _](?:memory|mem|max|peak)){0,3})"
     r"\s*[:=]\s*(?P<value>-?\d+(?:\.\d+)?)(?![\d.]) ?(?P<unit>[KMGT]i?B)\b", re.IGNORECASE)

@@ -21,7 +21,8 @@ _LINE = re.compile(
     r"|compute_activation_memory\w*|Activation memory footprint[^:=|]*:|Memory penalty from interleaved schedule:"
     r"|Number of in-flight microbatches:|num_bytes_per_parameter=|(?:ValueError: )?Theoretical memory footprints).*")
 _GLUED = re.compile(
-    r"\[Rank \S+\]|[\w.-]{1,64}:\d+:\d+ \[\d+\] \S*\s?NCCL |\s{0,4}\[\d{4}-\d\d-\d\d [\d:.]+\]\s*iteration|\[default\d+\]:|\s{1,4}iteration\s{1,16}\d+/")
+    r"\[Rank \S+\]|[A-Za-z][\w.-]{0,63}:\d+:\d+ \[\d+\] \S*\s?NCCL |\s{0,4}\[\d{4}-\d\d-\d\d [\d:.]+\]\s*iteration|\[default\d+\]:|"
+    r"\s{1,4}iteration\s{1,16}\d+/")
 _PART = re.compile(r"(?P<name>[A-Za-z][\w /()-]{0,80}?)=(?P<value>-?\d+(?:\.\d+)?) (?P<unit>MB|MiB|GB|GiB)\b")
 _BILLIONS = re.compile(r"(?P<name>[A-Z][^:]*?) in billions:\s*(?P<value>-?\d+(?:\.\d+)?)\s*$")
 _MEGABYTES = re.compile(r"(?P<name>[A-Z][^:]*?):\s*(?P<value>-?\d+(?:\.\d+)?) (?P<unit>MB|GB)\s*$")

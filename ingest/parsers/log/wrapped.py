@@ -21,6 +21,7 @@ _OWN = re.compile(
     r"(?:Total n|N)umber of |compute_activation|Activation memory|saving |successfully |File \"|using |building |setting |> |[A-Z]+:\w|"
     r"(?:INFO|WARNING|ERROR|DEBUG)\b|\d{4}[-/]\d\d[-/]\d\d[ T]|[\w.-]+:\d+:\d+ \[\d|torch\.|\w*Error:)")
 
+_INDENT = re.compile(r"> |\s{2,}")
 _ENDS_IN_NUMBER = re.compile(r"\d\.?$")
 
 Read = Callable[[LogLine, Context, str], None]
@@ -63,8 +64,15 @@ class Wrapped:
 def joins(pieces: list[str]) -> Iterator[str]:
     """The pieces put together with nothing at each seam, with a blank at each, then with each mixture; words of equal lines were cut anywhere.
 
-    A seam between two digits gets no blank: no record has one there, and half a number would look like a number.
+    Without the indentation of pieces as well. A seam between two digits gets no blank: no record has one there, and half a number would look
+    like a number.
     """
+    yield from _joins(pieces)
+    if any(_INDENT.match(piece) for piece in pieces[1:]):
+        yield from _joins([pieces[0], *(_INDENT.sub("", piece) for piece in pieces[1:])])
+
+
+def _joins(pieces: list[str]) -> Iterator[str]:
     seams = len(pieces) - 1
     same = ["", " "] if len({len(piece) for piece in pieces[:-1]}) == 1 else [" ", ""]
     number = [bool(_ENDS_IN_NUMBER.search(left) and right[:1] in "0123456789.") for left, right in pairwise(pieces)]

@@ -118,3 +118,10 @@ def test_a_kill_by_the_host_is_an_event_and_no_device_s_error(text: str) -> None
     rows = read(text + "\n")
     assert [row["event"] for row in rows["job_events"]] == ["host_killed"]
     assert "oom_events" not in rows
+
+
+def test_errors_of_two_ranks_on_one_line_are_each_rank_s() -> None:
+    error = "[rank{0}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {0}.00 GiB. GPU {0} has a total capacity of 79.00 GiB of which"
+    rows = read(error.format(3) + " 1.00 MiB is free." + error.format(4) + " 2.00 MiB is free.\n")["oom_events"]
+    found = [(row["rank"], row["device"], row["requested_bytes"], row["free_bytes"]) for row in rows]
+    assert found == [(3, 3, 3 * GIB, MIB), (4, 4, 4 * GIB, 2 * MIB)]

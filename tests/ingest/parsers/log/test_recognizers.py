@@ -64,6 +64,15 @@ def test_a_collision_keeps_only_what_is_certain() -> None:
     assert len(rows["rejects"]) == 1
 
 
+def test_a_record_touched_by_another_s_text_is_whole_or_keeps_what_is_certain() -> None:
+    record = "[Rank 8] (after 2 iterations) memory (MB) | allocated: 10.50 | max allocated: 20.25 | reserved: 42.00 | max reserved: 42.00"
+    for other in ("gx-n01:3310:4411 [2] NCCL INFO Channel 00/02", " iteration 2/ 3 | lm loss: 1.000000E+00 |", "Theoretical memory footprints: x"):
+        (row,) = read(record + other)["rank_memory"]
+        assert row["max_reserved_bytes"] == 42 * MIB
+        (row,) = read(record[:record.index("20.25") + 2] + other)["rank_memory"]
+        assert (row["allocated_bytes"], row.get("max_allocated_bytes"), row["other"]) == (10 * MIB + MIB // 2, None, {"damaged": "true"})
+
+
 def test_a_cut_record_is_rejected() -> None:
     whole = "[Rank 8] (after 2 iterations) memory (MB) | allocated: 20110.50 | max allocated: 40220.25 | reserved: 42000.00 | max reserved: 42000.00"
     for cut in range(60, len(whole)):

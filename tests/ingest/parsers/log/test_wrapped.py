@@ -22,6 +22,10 @@ THEORY = "Theoretical memory footprints: weight and optimizer=9120.44 MB, activa
 WIDTHS = range(34, 132)
 
 
+def indented(text: str, width: int) -> str:
+    return "\n".join("    " + text[at:at + width] for at in range(0, len(text), width))
+
+
 def hard(text: str, width: int) -> str:
     return "\n".join(text[at:at + width] for at in range(0, len(text), width))
 
@@ -35,7 +39,7 @@ def words(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False))
 
 
-@pytest.mark.parametrize("wrap", [hard, stripped, words])
+@pytest.mark.parametrize("wrap", [hard, stripped, words, indented])
 @pytest.mark.parametrize(("text", "figures"), [
     (ROUNDED, (20110.5, 40220.25, 42000, 42100)), (EXACT, (1422.904296875, 18633.24462890625, 24210, 24212))])
 def test_a_memory_record_is_whole_again_at_every_width(wrap, text, figures):

@@ -56,7 +56,7 @@ def assumptions(args: Args, model: Model, options: Options, env: Environment, ke
     if options.fused_loss == "te":
         yield "Transformer Engine 2.18 or later: its fused loss keeps an fp32 gradient"
     if options.optimizer not in ("adam", "sgd"):
-        yield f"optimizer {options.optimizer}: one fp32 momentum a parameter beside the master weights"
+        yield f"optimizer {options.optimizer}: one fp32 momentum a parameter of a matrix, its step's own tensors are not counted"
     if options.legacy_gradients:
         yield "data-parallel wrapper without contiguous buffers: gradients are held twice during backward, as measured on two runs"
     if args.get("position_embedding_type") is None:

@@ -31,7 +31,6 @@ class Model:
     vocabulary: int
     positions: int
     tied_positions: int
-    tied: bool
     experts: int
     top_k: int
     expert_ffn: int
@@ -40,7 +39,6 @@ class Model:
     latent: int
     grouped_gemm: bool
     moe_pattern: tuple[int, ...]
-    expert_bias: bool
     mla: bool
     q_latent: int
     kv_latent: int
@@ -94,11 +92,11 @@ def read_model(args: Args) -> Model:
         qkv_bias=bias or bool(args.get("add_qkv_bias")), norm=1 if args.get("normalization") == "RMSNorm" else 2,
         qk_norm=bool(args.get("qk_layernorm")), vocabulary=vocabulary, positions=_positions(args),
         tied_positions=_positions(args) if args.get("deepspeed") and not args.get("untie_embeddings_and_output_weights") else 0,
-        tied=not args.get("untie_embeddings_and_output_weights"), experts=experts, top_k=whole(args, "moe_router_topk", 2),
+        experts=experts, top_k=whole(args, "moe_router_topk", 2),
         expert_ffn=whole(args, "moe_ffn_hidden_size", ffn), shared_ffn=whole(args, "moe_shared_expert_intermediate_size", 0, least=0),
         shared_gate=bool(args.get("moe_shared_expert_gate") or args.get("moe_use_shared_expert_gate")),
         latent=whole(args, "moe_latent_size", 0, least=0), grouped_gemm=bool(args.get("moe_grouped_gemm")),
-        moe_pattern=_moe_pattern(args, experts), expert_bias=bool(args.get("moe_router_enable_expert_bias")),
+        moe_pattern=_moe_pattern(args, experts),
         mla=bool(args.get("multi_latent_attention")), q_latent=whole(args, "q_lora_rank", 0, least=0), kv_latent=whole(args, "kv_lora_rank", 32),
         nope_width=whole(args, "qk_head_dim", 128), rope_width=whole(args, "qk_pos_emb_head_dim", 64), value_width=whole(args, "v_head_dim", 128),
         mtp_kinds=_mtp_kinds(args, pattern, experts), mtp_repeated=bool(args.get("mtp_use_repeated_layer")),

@@ -7,45 +7,48 @@ Source: `optimizer/optimizer.py`, `distrib_optimizer.py`, `optimizer_config.py`;
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from analysis.expected.allocator import booked
 from analysis.expected.options import Options
 from analysis.expected.parameters import Tensor
 from analysis.expected.weights import Buffer
 
-_MOMENTS = {"adam": 8, "sgd": 4, "lion": 4, "muon": 4, "dist_muon": 4}
+_ONE_MOMENT = ("sgd", "lion")
+_MATRIX_OPTIMIZERS = ("muon", "dist_muon")
+
+Widths = Callable[[Tensor], tuple[int, ...]]
 
 
-def state_widths(options: Options) -> tuple[int, ...]:
-    """Bytes a parameter of each tensor the optimizer keeps: master weight and moments."""
-    if not options.half:
-        return tuple(_moments(options))
-    if options.precision_aware:
-        return (_precise_master(options), options.moment_bytes - options.moment_bytes // 2, options.moment_bytes // 2)
-    return (4, *_moments(options))
+def state_widths(options: Options, *, moments_only: bool = False) -> Widths:
+    """Bytes a parameter of each tensor the optimizer keeps: master weight and moments. Matrix optimizers keep one momentum of a
+    matrix and Adam's two of everything else (embedding, head, norms, biases)."""
+    def widths(tensor: Tensor) -> tuple[int, ...]:
+        if options.precision_aware:
+            return options.moments_bytes if moments_only else (_precise_master(options), *options.moments_bytes)
+        matrix = options.optimizer in _MATRIX_OPTIMIZERS and tensor.kind in ("matrix", "grouped")
+        moments = (4,) if matrix or options.optimizer in _ONE_MOMENT else (4, 4)
+        return moments if moments_only or not options.half else (4, *moments)
+
+    return widths
 
 
-def copy_widths(options: Options) -> tuple[int, ...]:
+def copy_widths(options: Options) -> Widths:
     """Bytes a parameter of the fp32 gradient copy: none where the buffer is fp32 or gradients are read in place."""
-    return () if options.gradient_bytes == 4 or options.precision_aware or not options.half else (4,)
+    copied = () if options.gradient_bytes == 4 or options.precision_aware or not options.half else (4,)
+    return lambda tensor: copied
 
 
-def optimizer_bytes(chunk: Iterable[Buffer], options: Options, widths: tuple[int, ...], *, expandable: bool) -> int:
+def optimizer_bytes(chunk: Iterable[Buffer], options: Options, widths: Widths, *, expandable: bool) -> int:
     """Bytes of a chunk's tensors of these widths on the device; what is offloaded is not here."""
     kept = 1 - options.offload_fraction
     return int(sum(_tensors(buffer, tensor, options, widths, expandable) for buffer in chunk for tensor in buffer.tensors) * kept)
 
 
-def _tensors(buffer: Buffer, tensor: Tensor, options: Options, widths: tuple[int, ...], expandable: bool) -> int:
+def _tensors(buffer: Buffer, tensor: Tensor, options: Options, widths: Widths, expandable: bool) -> int:
     if options.distributed_optimizer:
-        return sum(tensor.total * width for width in widths) // buffer.shards
-    return sum(booked(tensor.elements * width, expandable=expandable) * tensor.count for width in widths)
-
-
-def _moments(options: Options) -> list[int]:
-    total = _MOMENTS.get(options.optimizer, 8)
-    return [4] * (total // 4)
+        return sum(tensor.total * width for width in widths(tensor)) // buffer.shards
+    return sum(booked(tensor.elements * width, expandable=expandable) * tensor.count for width in widths(tensor))
 
 
 def _precise_master(options: Options) -> int:

@@ -26,13 +26,13 @@ class Options:
     weight_bytes: int
     gradient_bytes: int
     half: bool
-    fp16: bool
     distributed_optimizer: bool
     instances: int
     optimizer: str
     precision_aware: bool
     master_bytes: int
-    moment_bytes: int
+    moments_bytes: tuple[int, int]
+    expands_moments: bool
     offload_fraction: float
     pad_buckets: bool
     fsdp: str | None
@@ -88,10 +88,11 @@ def read_options(args: Args) -> Options:
     cp = whole(args, "context_parallel_size", 1)
     return Options(
         tp=tp, cp=cp, sequence_parallel=bool(args.get("sequence_parallel")) and tp > 1, sequence=sequence, micro_batch=micro,
-        weight_bytes=2 if bf16 or fp16 else 4, gradient_bytes=_gradient_bytes(args, bf16, fp16), half=bf16 or fp16, fp16=fp16,
+        weight_bytes=2 if bf16 or fp16 else 4, gradient_bytes=_gradient_bytes(args, bf16, fp16), half=bf16 or fp16,
         distributed_optimizer=bool(args.get("use_distributed_optimizer")) or fsdp, instances=whole(args, "num_distributed_optimizer_instances", 1),
         optimizer=str(args.get("optimizer") or "adam"), precision_aware=bool(args.get("use_precision_aware_optimizer")),
-        master_bytes=_dtype(args, "main_params_dtype"), moment_bytes=_dtype(args, "exp_avg_dtype") + _dtype(args, "exp_avg_sq_dtype"),
+        master_bytes=_dtype(args, "main_params_dtype"), moments_bytes=_moments(args),
+        expands_moments=_expands(args),
         offload_fraction=fraction(args, "optimizer_offload_fraction", 1.0) if args.get("optimizer_cpu_offload") else 0.0,
         pad_buckets=bool(args.get("ddp_pad_buckets_for_high_nccl_busbw")), fsdp=_sharding(args) if fsdp else None,
         fp8=str(args.get("fp8") or args.get("fp8_format")) if args.get("fp8") or args.get("fp8_format") else None,
@@ -151,6 +152,16 @@ def _gradient_bytes(args: Args, bf16: bool, fp16: bool) -> int:
     if args.get("accumulate_allreduce_grads_in_fp32") or bf16 or not fp16:
         return 4
     return 2
+
+
+def _moments(args: Args) -> tuple[int, int]:
+    return _dtype(args, "exp_avg_dtype"), _dtype(args, "exp_avg_sq_dtype")
+
+
+def _expands(args: Args) -> bool:
+    """Moments are made fp32 for the step unless both are already, or both are bf16, which the kernel reads as they are."""
+    names = {str(args.get(name) or "fp32").split(".")[-1] for name in ("exp_avg_dtype", "exp_avg_sq_dtype")}
+    return names not in ({"fp32"}, {"float32"}, {"bf16"}, {"bfloat16"})
 
 
 def _dtype(args: Args, name: str) -> int:

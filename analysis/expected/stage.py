@@ -17,7 +17,7 @@ from analysis.expected.head import batch_bytes, deferred_bytes, evaluation_loss_
 from analysis.expected.instants import Instant, Moments, fullest
 from analysis.expected.low_precision import quantised_weight_bytes
 from analysis.expected.moe import routed_tokens
-from analysis.expected.optimizer import copy_widths, optimizer_bytes, state_widths
+from analysis.expected.optimizer import Widths, copy_widths, optimizer_bytes, state_widths
 from analysis.expected.parameters import Tensor, cell_tensors, elements
 from analysis.expected.run import Run
 from analysis.expected.transients import step_bytes
@@ -78,7 +78,7 @@ def _computing(run: Run, chunks: list[list[Buffer]], classes: dict[str, int]) ->
     if not options.legacy_gradients or run.first_step:
         held["gradient_copy"] = 0
     if run.first_step and not options.deepspeed:
-        held["optimizer"] -= _states(run, chunks, state_widths(options)[1:] if options.half else state_widths(options))
+        held["optimizer"] -= _states(run, chunks, state_widths(options, moments_only=True))
     return held
 
 
@@ -88,7 +88,7 @@ def _gradients(run: Run, chunks: list[list[Buffer]]) -> dict[str, int]:
     return {"gradients": buffered, "gradient_copy": _states(run, chunks, copy_widths(run.options))}
 
 
-def _states(run: Run, chunks: list[list[Buffer]], widths: tuple[int, ...]) -> int:
+def _states(run: Run, chunks: list[list[Buffer]], widths: Widths) -> int:
     return sum(optimizer_bytes(chunk, run.options, widths, expandable=run.env.expandable) for chunk in chunks)
 
 

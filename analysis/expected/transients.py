@@ -25,6 +25,6 @@ def backward_bytes(saved: Saved, largest_weight: int, hidden: int, options: Opti
 
 def step_bytes(chunks: Iterable[Buffer], options: Options) -> int:
     """The optimizer step's own tensors: moments below fp32 are expanded for the whole group unless both are bf16."""
-    if not options.precision_aware or options.moment_bytes in (4, 8):
+    if not options.precision_aware or not options.expands_moments:
         return 0
     return sum(8 * buffer.elements // buffer.shards for buffer in chunks)

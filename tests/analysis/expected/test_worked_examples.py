@@ -84,3 +84,17 @@ def test_flash_attention_turns_scores_into_outputs_and_sums():
     assert flash["attention_output"] == 2 * 4 * 8192 * 4096
     assert flash["log_sum_exp"] == 4 * 4 * 32 * 8192
     assert unfused["scores"] / 2**30 == pytest.approx(40)
+
+
+@pytest.mark.parametrize(("moments", "step"), [(("bf16", "bf16"), 0), (("fp32", "fp32"), 0), (("fp16", "fp16"), 8), (("fp8", "bf16"), 8)])
+def test_small_moments_are_expanded_for_the_step(moments, step):
+    changes = {"use_precision_aware_optimizer": True, "exp_avg_dtype": moments[0], "exp_avg_sq_dtype": moments[1]}
+    run = read_run(SEVEN_B | changes, 8, None, "H100", None)
+    found = next(instant for instant in stage_bytes(run, 0).instants if instant.name == "optimizer_step")
+    assert found.classes["step"] == pytest.approx(step * stages()[0].parameters / 64, rel=0.001)
+
+
+def test_a_matrix_optimizer_keeps_one_moment_of_matrices():
+    adam, muon = stages()[0], stages(optimizer="muon")[0]
+    matrices = 16 * (41_943_040 + 176_160_768) // 2
+    assert adam.classes["optimizer"] - muon.classes["optimizer"] == pytest.approx(4 * matrices / 64, rel=0.001)

@@ -151,3 +151,10 @@ def test_a_hybrid_pattern_writes_stages_and_prediction_depths():
     repeated = expect_stages(args | {"mtp_use_repeated_layer": True}, microbatches=8)[1]
     assert repeated.parameters == body + depth
     assert repeated.peak_classes["activations"] == last.peak_classes["activations"]
+
+
+def test_a_deepseek_stage_is_about_eight_billion_parameters():
+    first = expect_stages(V3 | {"grad_reduce_in_bf16": True}, microbatches=16)[0]
+    assert 7.9e9 < first.parameters < 9.1e9
+    assert first.classes["weights"] + first.classes["gradients"] == pytest.approx(4 * first.parameters, rel=0.001)
+    assert 4 * first.parameters <= 36.4e9

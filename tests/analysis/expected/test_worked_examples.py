@@ -98,3 +98,25 @@ def test_a_matrix_optimizer_keeps_one_moment_of_matrices():
     adam, muon = stages()[0], stages(optimizer="muon")[0]
     matrices = 16 * (41_943_040 + 176_160_768) // 2
     assert adam.classes["optimizer"] - muon.classes["optimizer"] == pytest.approx(4 * matrices / 64, rel=0.001)
+
+
+def activations(stage, **changes):
+    run = read_run(SEVEN_B | changes, 8, None, "H100", None)
+    return next(instant for instant in stage_bytes(run, stage).instants if instant.name == "forward").classes["activations"]
+
+
+def test_what_if_full_sharding_or_stored_scores():
+    sharded = stages(use_megatron_fsdp=True, data_parallel_sharding_strategy="optim_grads_params")[0]
+    assert sum(sharded.classes[name] for name in ("weights", "gradients", "optimizer")) == pytest.approx(0.56e9, rel=0.01)
+    assert activations(0, attention_backend="unfused", attention_dropout=0.1, recompute_granularity=None) == pytest.approx(103.1e9, rel=0.02)
+    assert activations(0, recompute_granularity=None) == pytest.approx(17.21e9, rel=0.07)
+    assert activations(1, recompute_granularity=None) == pytest.approx(8.59e9, rel=0.07)
+
+
+def test_resident_bytes_of_seven_billion_parameters_by_sharding():
+    one = SEVEN_B | {"tensor_model_parallel_size": 1, "sequence_parallel": False, "pipeline_model_parallel_size": 1, "world_size": 8,
+                     "grad_reduce_in_bf16": True, "use_precision_aware_optimizer": True}
+    plain, sharded = (expect_stages(one | {"use_distributed_optimizer": on}, microbatches=1)[0] for on in (False, True))
+    held = [sum(row.classes[name] for name in ("weights", "gradients", "optimizer", "gradient_copy")) for row in (plain, sharded)]
+    assert held[0] / plain.parameters == pytest.approx(2 + 2 + 2 + 8, rel=0.001)
+    assert held[1] / sharded.parameters == pytest.approx(2 + 2 + (2 + 8) / 8, rel=0.001)

@@ -19,9 +19,8 @@ from ingest.pipeline import ingest
 
 RANKS, STEPS, LAYERS, EXPERTS = int(os.environ.get("RANKS", "4096")), int(os.environ.get("STEPS", "1000")), 16, 2
 _LOAD = """
-SELECT run, run_index, rank, iteration, SUM(tokens) AS tokens, MAX(layer_tokens) AS largest_layer_tokens
-FROM (SELECT run, run_index, rank, iteration, layer, microbatch, SUM(tokens) AS tokens, SUM(tokens) AS layer_tokens
-      FROM expert_load GROUP BY run, run_index, rank, iteration, layer, microbatch)
+SELECT run, run_index, rank, iteration, SUM(tokens) AS tokens, MAX(pass_tokens) AS largest_layer_tokens
+FROM expert_load
 GROUP BY run, run_index, rank, iteration
 """
 
@@ -36,18 +35,30 @@ def write(folder: Path) -> int:
     return total
 
 
-def memory_of_tree(pid: int) -> int:
-    """Resident bytes of a process and all below it, shared pages counted once (proportional set size)."""
-    total, waiting = 0, [pid]
+def tree(pid: int) -> list[int]:
+    """A process and all below it."""
+    found, waiting = [], [pid]
     while waiting:
         one = waiting.pop()
+        found.append(one)
         try:
-            for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    total += int(line.split()[1]) * 1024
             for task in Path(f"/proc/{one}/task").iterdir():
                 waiting += map(int, (task / "children").read_text().split())
         except OSError:
+            continue
+    return found
+
+
+def look(pids: list[int], used: dict[int, float]) -> int:
+    """Resident bytes of the processes, shared pages counted once; notes the processor time of each."""
+    total = 0
+    for pid in pids:
+        try:
+            times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            used[pid] = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        except (OSError, IndexError):
             continue
     return total
 
@@ -58,11 +69,13 @@ def main() -> int:
         folder = Path(temporary) / "job" / "tokens_per_expert"
         folder.mkdir(parents=True)
         written = write(folder)
-        peak, done = [0], threading.Event()
+        peak, done, used = [0], threading.Event(), dict[int, float]()
+        look([os.getpid()], used)
+        before = used[os.getpid()]
 
         def watch() -> None:
             while not done.wait(0.5):
-                peak[0] = max(peak[0], memory_of_tree(os.getpid()))
+                peak[0] = max(peak[0], look(tree(os.getpid()), used))
 
         watcher = threading.Thread(target=watch)
         watcher.start()
@@ -77,7 +90,8 @@ def main() -> int:
         watcher.join()
     rows = summary.rows.get("expert_load", 0)
     print(f"{RANKS} ranks x {STEPS} steps: {rows:,} counts of {written / 1e9:.2f} GB; ingest {read - began:.1f} s, "
-          f"load of {loads[0]:,} ranks and steps {reduced - read:.1f} s, together {reduced - began:.1f} s; peak memory {peak[0] / 2**30:.2f} GiB")
+          f"load of {loads[0]:,} ranks and steps {reduced - read:.1f} s, together {reduced - began:.1f} s "
+          f"({sum(used.values()) - before:.0f} s of processor time, load average {os.getloadavg()[0]:.1f}); peak memory {peak[0] / 2**30:.2f} GiB")
     return int(rows != RANKS * STEPS * LAYERS * EXPERTS or loads[0] != RANKS * STEPS)
 
 

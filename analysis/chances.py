@@ -7,6 +7,8 @@ bound is 1 - 0.05^(1/n), about 3/n. Steps that follow each other look alike: wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite, sqrt
 
 _Z = 1.959964
@@ -21,6 +23,24 @@ def wilson(hits: float, of: float) -> tuple[float, float]:
     share, square = hits / of, _Z * _Z
     centre, half = share + square / (2 * of), _Z * sqrt(share * (1 - share) / of + square / (4 * of * of))
     return max(0.0, (centre - half) / (1 + square / of)), min(1.0, (centre + half) / (1 + square / of))
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """How many starts of a run ran out of memory, and the 95 % interval of the chance of one start."""
+
+    starts: int
+    died: int
+    low: float
+    high: float
+
+
+def starts(died: Sequence[bool]) -> Starts | None:
+    """Two restarts are two samples of fragmentation and routing; one start says nothing about a chance."""
+    if len(died) < 2:
+        return None
+    low, high = wilson(sum(died), len(died))
+    return Starts(len(died), sum(died), low, high)
 
 
 def effective(steps: int, correlation: float | None) -> float:

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from analysis.capacity import Capacity, capacity_of_device
+from analysis.chances import starts
 from analysis.coverage import coverage
 from analysis.database import attempt_steps, records
 from analysis.device_table import device_table
@@ -56,6 +57,14 @@ WHERE rejects.run = ? AND COALESCE(rejects.run_index, 0) = ?
 ORDER BY path, rejects.line, rejects.offset_bytes
 """
 _ENVIRONMENT = "SELECT name, MIN(value) AS value FROM environment WHERE run = ? AND run_index = ? AND value IS NOT NULL GROUP BY name"
+_STARTS = """
+SELECT attempt.run_index, COUNT(event.run) > 0 AS died
+FROM run_attempts AS attempt
+LEFT JOIN oom_events AS event ON event.run = attempt.run AND event.run_index = attempt.run_index
+WHERE attempt.run = ?
+GROUP BY attempt.run_index
+ORDER BY attempt.run_index
+"""
 _NO_COMMUNICATION = "no line and no setting of NCCL, RCCL or HCCL in the artifacts: run with NCCL_DEBUG=INFO"
 _ARTIFACTS = "SELECT DISTINCT path FROM artifacts WHERE run = ? ORDER BY path"
 
@@ -94,6 +103,7 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     ledger = ledger_of(expected_of(args, facts.num_microbatches, environment, facts.gpu_name), ranks, theory)
     missing = {"gap": ledger.expected.reason or "no rank's peak is known"} if not ledger.gaps else {}
     found = replace(found, ledger=ledger, not_measurable=found.not_measurable | missing)
+    found = replace(found, starts=starts([bool(row["died"]) for row in records(connection, _STARTS, [run])]))
     return replace(found, findings=findings(seen_of(connection, found, environment)))
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import duckdb
 
-from analysis.theory_views import filled
+from analysis import ledger_views, theory_views
+from analysis.computed import filled
 from ingest.errors import LedgerError
 
 ROW_LIMIT = 10_000
@@ -31,7 +32,8 @@ class Answer:
 def ask(connection: duckdb.DuckDBPyConnection, query: str, *, rows: int = ROW_LIMIT, seconds: float = SECONDS_LIMIT) -> Answer:
     """The answer to one SELECT on a connection of `analysis.database.locked`. Raises LedgerError for anything else, an error in it, or a time-out."""
     statement = _only_select(connection, query)
-    filled(connection, query)
+    for tables in (theory_views, ledger_views):
+        filled(connection, query, tables.COLUMNS, tables.make)
     timer = threading.Timer(seconds, connection.interrupt)
     timer.start()
     try:

@@ -24,7 +24,7 @@ def as_json(overview: Overview) -> dict[str, Any]:
     card = whole["branch"]
     found: dict[str, Any] = {
         "run": {"name": overview.run, "run_index": overview.run_index, "attempts": overview.attempts, "artifacts": overview.artifacts,
-                "verdict": whole["verdict"], **whole["configuration"]},
+                "verdict": whole["verdict"], "starts": whole["starts"], **whole["configuration"]},
         "coverage": whole["coverage"], "theory": whole["theory"], "branch": {**card["card"], "source": card["source"]} if card else None,
         "stages": whole["stages"], "stage_surpluses": whole["surpluses"], "ranks": whole["ranks"],
         "near_limit": [near_json(one) for one in overview.near_limit], "oom": [oom_json(one) for one in overview.ooms],

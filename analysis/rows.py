@@ -13,6 +13,7 @@ from analysis.theory.branch import Card
 from analysis.theory.last_stage import LastStage
 
 if TYPE_CHECKING:
+    from analysis.chances import Starts
     from analysis.communication_rows import Communication
     from analysis.findings.model import Finding
     from analysis.load_proxy import LoadProxy
@@ -340,3 +341,4 @@ class Overview:
     load_proxies: tuple[LoadProxy, ...] = ()
     logits: LastStage | None = None
     ledger: Ledger | None = None
+    starts: Starts | None = None

@@ -1,20 +1,17 @@
 """The tables `branch_card`, `stage_theory` and `last_stage_logits`, worked out for every attempt of a lake when a query first names one.
 
-Branches are solved and layers placed in Python, so these cannot be SQL text; storing them at ingest would tie ingest to the analysis and keep old
-answers. So `filled` looks at the query, and only what it names is computed and put beside the views, on connections for people's
-queries too: it adds a table in memory and touches no setting and no file. Cards are cached by their text and arguments.
+Branches are solved and layers placed in Python, so these cannot be SQL text; `analysis.computed` makes them. Cards are cached by their text and
+arguments.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
+from analysis.computed import Columns, Row, grouped, rows_of
 from analysis.theory.branch import Card
 from analysis.theory.generations import BY_NAME, NEWEST
 from analysis.theory.last_stage import LastStage, Measured, last_stage
@@ -26,9 +23,9 @@ from ingest.errors import LedgerError
 if TYPE_CHECKING:
     import duckdb
 
-_KEY: tuple[tuple[str, str, str], ...] = (
+_KEY: Columns = (
     ("run", "string", "name of the run"), ("run_index", "int32", "which attempt of the run, from 0"))
-COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
+COLUMNS: dict[str, Columns] = {
     "branch_card": (
         *_KEY, ("artifact", "string", "piece of an artifact that holds the last printed block, null where none was printed"),
         ("line", "int64", "its 1-based line"), ("iteration", "int64", "iteration it was printed at"),
@@ -71,14 +68,6 @@ COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
 """Columns of each table: name, type as in `ingest.tables`, meaning."""
 GRAIN = {"branch_card": "one attempt: which formula printed its last footprint, and why", "stage_theory": "one pipeline stage of an attempt whose "
          "arguments lay it out", "last_stage_logits": "one attempt: what the head adds on the last stage, against what was measured"}
-
-_TEXT = pa.string()
-_TYPES: dict[str, Any] = {
-    "string": _TEXT, "int32": pa.int32(), "int64": pa.int64(), "double": pa.float64(), "bool": pa.bool_(), "list<string>": pa.list_(_TEXT),
-    "map<string,double>": pa.map_(_TEXT, pa.float64()), "map<string,int64>": pa.map_(_TEXT, pa.int64()), "map<string,string>": pa.map_(_TEXT, _TEXT),
-}
-_NAMED = re.compile(rf"\b(?:{'|'.join(COLUMNS)})\b", re.IGNORECASE)
-_CATALOGUE = re.compile(r"\b(?:show|describe|summarize|information_schema|duckdb_\w+|pragma_\w+|query_table|query)\b", re.IGNORECASE)
 _REPORTS = "SELECT run, run_index, artifact, line, iteration, producer, text FROM theory_reports ORDER BY run, run_index, artifact, line"
 _ARGUMENTS = "SELECT run, run_index, name, value, origin, line FROM run_args"
 _ATTEMPTS = "SELECT * FROM run_attempts ORDER BY run, run_index"
@@ -92,8 +81,6 @@ WHERE pipeline_rank IS NOT NULL AND bucket IS NULL GROUP BY run, run_index, pipe
 """
 _ENGINE = "SELECT run, run_index, value FROM environment WHERE LOWER(name) IN ('transformer engine', 'te_version') ORDER BY line"
 
-Row = dict[str, Any]
-Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +93,15 @@ class Attempt:
     report: Row | None
 
 
-def filled(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Make the tables that a query names, or all of them where it asks for the catalogue; those that are there stay."""
-    named = {match.group().lower() for match in _NAMED.finditer(query)} or (set(COLUMNS) if _CATALOGUE.search(query) else set())
-    if not named:
-        return
-    there = {row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
-    wanted = [name for name in COLUMNS if name in named and name not in there]
-    attempts = list(_attempts(connection)) if wanted else []
-    for name in wanted:
-        rows = list(_MAKERS[name](connection, attempts))
-        schema = pa.schema([(column, _TYPES[kind]) for column, kind, _ in COLUMNS[name]])
-        connection.register("worked_out", pa.Table.from_pylist(rows, schema=schema))
-        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM worked_out")
-        connection.unregister("worked_out")
+def make(connection: duckdb.DuckDBPyConnection, wanted: list[str]) -> Mapping[str, Iterable[Row]]:
+    """The rows of the tables wanted."""
+    attempts = list(_attempts(connection))
+    return {name: _MAKERS[name](connection, attempts) for name in wanted}
 
 
 def _attempts(connection: duckdb.DuckDBPyConnection) -> Iterator[Attempt]:
-    arguments, reports = _grouped(connection, _ARGUMENTS), _grouped(connection, _REPORTS)
-    for facts in _rows(connection, _ATTEMPTS):
+    arguments, reports = grouped(connection, _ARGUMENTS), grouped(connection, _REPORTS)
+    for facts in rows_of(connection, _ATTEMPTS):
         key = facts["run"], facts["run_index"]
         own = arguments.get(key, [])
         yield Attempt(facts, run_arguments(own, [facts]), bool(own), reports.get(key, [None])[-1])
@@ -148,7 +125,7 @@ def _stage_theories(connection: duckdb.DuckDBPyConnection, attempts: list[Attemp
 
 
 def _last_stages(connection: duckdb.DuckDBPyConnection, attempts: list[Attempt]) -> Iterator[Row]:
-    measured, counted, engines = (_grouped(connection, query) for query in (_STAGES, _PARAMETERS, _ENGINE))
+    measured, counted, engines = (grouped(connection, query) for query in (_STAGES, _PARAMETERS, _ENGINE))
     for one in attempts:
         key = one.facts["run"], one.facts["run_index"]
         parameters = {row["pipeline_rank"]: row["parameters"] for row in counted.get(key, [])}
@@ -194,16 +171,3 @@ def _last_row(found: LastStage) -> Row:
 
 def _key(one: Attempt) -> Row:
     return {"run": one.facts["run"], "run_index": one.facts["run_index"]}
-
-
-def _grouped(connection: duckdb.DuckDBPyConnection, query: str) -> Mapping[Key, list[Row]]:
-    found: dict[Key, list[Row]] = {}
-    for row in _rows(connection, query):
-        found.setdefault((row["run"], row["run_index"]), []).append(row)
-    return found
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[Row]:
-    result = connection.execute(query)
-    names = [column[0] for column in result.description or ()]
-    return (dict(zip(names, row, strict=True)) for row in result.fetchall())

@@ -7,10 +7,10 @@ import io
 
 import streamlit as st
 
+from analysis import ledger_views, theory_views
 from analysis.database import VIEWS, locked
 from analysis.query import Answer, ask
 from analysis.snapshot.tables import PEAK_CLASSES, prepared_for
-from analysis.theory_views import COLUMNS
 from app_pages._shared import lake_root, lake_version, told_errors
 from ingest.lake import Lake
 from ingest.tables import TABLES
@@ -47,7 +47,7 @@ def _answer(answer: Answer) -> None:
 
 def _schema() -> None:
     with st.expander("Tables and views"):
-        st.text("views: " + ", ".join((*VIEWS, PEAK_CLASSES, *COLUMNS)))
+        st.text("views: " + ", ".join((*VIEWS, PEAK_CLASSES, *(theory_views.COLUMNS | ledger_views.COLUMNS))))
         st.dataframe([{"table": table.name, "column": column.name, "type": column.type, "meaning": column.meaning}
                       for table in TABLES for column in table.own], hide_index=True, height=360)
 

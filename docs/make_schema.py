@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.theory_views import COLUMNS, GRAIN
+from analysis import ledger_views, theory_views
 from ingest.tables import TABLES, Column, Table
 
 TARGET = Path(__file__).with_name("schema.md")
+COLUMNS = theory_views.COLUMNS | ledger_views.COLUMNS
+GRAIN = theory_views.GRAIN | ledger_views.GRAIN
 _HEAD = """\
 # Schema
 
-Generated from `ingest/tables.py` and `analysis/theory_views.py` by `docs/make_schema.py`; do not edit.
+Generated from `ingest/tables.py` and `analysis/*_views.py` by `docs/make_schema.py`; do not edit.
 
 Every table is a Delta table of the lake and a view of the same name in `hbmledger sql`. Sizes are bytes, times of a step milliseconds; absent is
 null, never 0 or -1. `timestamp` is in microseconds without a zone: the artifact's own clock, and UTC for `artifacts.ingested_at`.
@@ -23,7 +25,8 @@ _COMPUTED = """\
 
 They are not stored: `hbmledger sql` and the app's SQL page compute them for every attempt of the lake when a query names one: about 4 ms an attempt
 whose text comes out (300 attempts added 0.6 to 1.4 s of processor time), up to 0.3 s where nothing fits or vocabulary and ranks are unknown.
-See `docs/methods/branch.md`, `theory.md` and `logits.md`.
+See `docs/methods/branch.md`, `theory.md`, `logits.md`,
+`expected.md` and `gap.md`.
 """
 
 

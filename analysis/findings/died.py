@@ -50,4 +50,13 @@ def _others(events: list[Oom]) -> str:
     return "" if len(events) == 1 else f" {len(events) - 1} more of this kind."
 
 
-RULES = (Rule("oom", "A request did not fit: the case by counterfactual", "methods/oom.md", _died),)
+def _starts(seen: Seen) -> Iterator[Finding]:
+    tried = seen.overview.starts
+    if tried and tried.died:
+        sentence = (f"{tried.died} of {tried.starts} starts of this run ran out of memory: the chance of a start lies between {tried.low:.0%} and "
+                    f"{tried.high:.0%} (95 %). What one start survived says little about the next.")
+        yield Finding("starts_die", "warning", "proven", sentence, tuple(one.source for one in seen.overview.ooms[:1]))
+
+
+RULES = (Rule("starts_die", "The same run dies in some of its starts", "methods/oom.md", _starts),
+         Rule("oom", "A request did not fit: the case by counterfactual", "methods/oom.md", _died),)

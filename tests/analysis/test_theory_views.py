@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from analysis import theory_views
+from analysis.computed import filled
 from analysis.database import from_rows, locked
 from analysis.query import ask
-from analysis.theory_views import COLUMNS, filled
+from analysis.theory_views import COLUMNS
 from ingest.errors import LedgerError
 from ingest.tables import BY_NAME
 from tests.analysis.made import GIB, memory
@@ -84,7 +85,7 @@ def test_only_what_a_query_names_is_worked_out(monkeypatch):
     connection = locked(from_rows(rows()))
     assert ask(connection, "SELECT COUNT(*) FROM runs").rows == ((3,),)
     with pytest.raises(AssertionError):
-        filled(connection, "SELECT 1 FROM Stage_Theory")
+        filled(connection, "SELECT 1 FROM Stage_Theory", COLUMNS, theory_views.make)
 
 
 def test_asked_twice_on_one_connection_and_in_the_catalogue():

@@ -74,6 +74,7 @@ class Options:
         return self.tokens // self.tp if self.sequence_parallel else self.tokens
 
 
+_ZERO_STAGES = (None, "optim", "optim_grads", "optim_grads_params")
 _DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "float32": 4, "bfloat16": 2, "float16": 2, "uint8": 1}
 
 
@@ -81,20 +82,20 @@ def read_options(args: Args) -> Options:
     """How the run trains. Raises LedgerError with one sentence for a value that cannot be."""
     tp = whole(args, "tensor_model_parallel_size", 1)
     bf16, fp16 = bool(args.get("bf16")), bool(args.get("fp16"))
-    fsdp = bool(args.get("use_megatron_fsdp") or args.get("use_custom_fsdp") or args.get("use_torch_fsdp2"))
     granularity = _granularity(args)
-    legacy, deepspeed = "DDP_impl" in args, bool(args.get("deepspeed"))
+    legacy, deepspeed, sharding = "DDP_impl" in args, bool(args.get("deepspeed")), _sharding(args)
     sequence, micro = whole(args, "seq_length"), whole(args, "micro_batch_size")
     cp = whole(args, "context_parallel_size", 1)
     return Options(
         tp=tp, cp=cp, sequence_parallel=bool(args.get("sequence_parallel")) and tp > 1, sequence=sequence, micro_batch=micro,
         weight_bytes=2 if bf16 or fp16 else 4, gradient_bytes=_gradient_bytes(args, bf16, fp16), half=bf16 or fp16,
-        distributed_optimizer=bool(args.get("use_distributed_optimizer")) or fsdp, instances=whole(args, "num_distributed_optimizer_instances", 1),
+        distributed_optimizer=bool(args.get("use_distributed_optimizer") or sharding),
+        instances=whole(args, "num_distributed_optimizer_instances", 1),
         optimizer=str(args.get("optimizer") or "adam"), precision_aware=bool(args.get("use_precision_aware_optimizer")),
         master_bytes=_dtype(args, "main_params_dtype"), moments_bytes=_moments(args),
         expands_moments=_expands(args),
         offload_fraction=fraction(args, "optimizer_offload_fraction", 1.0) if args.get("optimizer_cpu_offload") else 0.0,
-        pad_buckets=bool(args.get("ddp_pad_buckets_for_high_nccl_busbw")), fsdp=_sharding(args) if fsdp else None,
+        pad_buckets=bool(args.get("ddp_pad_buckets_for_high_nccl_busbw")), fsdp=sharding,
         fp8=str(args.get("fp8") or args.get("fp8_format")) if args.get("fp8") or args.get("fp8_format") else None,
         fp8_recipe=str(args.get("fp8_recipe") or "delayed"), fp8_parameters=bool(args.get("fp8_param_gather") or args.get("fp8_param")),
         recompute=granularity, recompute_method=args.get("recompute_method") or args.get("activations_checkpoint_method"),
@@ -140,9 +141,17 @@ def _capacity(args: Args) -> float | None:
     return float(factor) if factor > 0 else None
 
 
-def _sharding(args: Args) -> str:
-    """FSDP2 of PyTorch always shards everything; Megatron's own by its strategy, nothing by default."""
-    return "optim_grads_params" if args.get("use_torch_fsdp2") else str(args.get("data_parallel_sharding_strategy") or "no_shard")
+def _sharding(args: Args) -> str | None:
+    """What is sharded over data-parallel ranks beyond the distributed optimizer, in the words of Megatron-FSDP, whose default is nothing.
+
+    FSDP2 of PyTorch shards everything, DeepSpeed by its stage.
+    """
+    if args.get("use_torch_fsdp2"):
+        return "optim_grads_params"
+    if args.get("use_megatron_fsdp") or args.get("use_custom_fsdp"):
+        return str(args.get("data_parallel_sharding_strategy") or "no_shard")
+    stage = whole(args, "zero_stage", 0, least=0) if args.get("deepspeed") else 0
+    return _ZERO_STAGES[min(stage, 3)]
 
 
 def _gradient_bytes(args: Args, bf16: bool, fp16: bool) -> int:

@@ -120,3 +120,10 @@ def test_resident_bytes_of_seven_billion_parameters_by_sharding():
     held = [sum(row.classes[name] for name in ("weights", "gradients", "optimizer", "gradient_copy")) for row in (plain, sharded)]
     assert held[0] / plain.parameters == pytest.approx(2 + 2 + 2 + 8, rel=0.001)
     assert held[1] / sharded.parameters == pytest.approx(2 + 2 + (2 + 8) / 8, rel=0.001)
+
+
+@pytest.mark.parametrize(("stage", "after_the_step"), [(0, 2 + 12), (1, 2 + 12 / 64), (2, 2 + 12 / 64), (3, 2 / 64 + 12 / 64)])
+def test_deepspeed_shards_by_its_stage_and_keeps_no_gradients(stage, after_the_step):
+    first = stages(deepspeed=True, zero_stage=stage, use_distributed_optimizer=False, bf16=False, fp16=True)[0]
+    held = sum(first.classes[name] for name in ("weights", "gradients", "optimizer", "gradient_copy"))
+    assert held / first.parameters == pytest.approx(after_the_step, rel=0.005)

@@ -159,9 +159,22 @@ def _yarn_positions(args: Args) -> int:
     return whole(args, "original_max_position_embeddings", 4096)
 
 
+_SWITCHED_OFF = {
+    "no_create_attention_mask_in_dataloader": "create_attention_mask_in_dataloader", "no_bias_gelu_fusion": "bias_gelu_fusion",
+    "no_position_embedding": "add_position_embedding", "no_use_contiguous_buffers_in_local_ddp": "use_contiguous_buffers_in_local_ddp",
+}
+"""Command-line switches of this ledger's options that name the opposite of their argument."""
+
+
 def prepared(args: Args) -> dict[str, Any]:
-    """Arguments with native values; a hybrid pattern gives the number of layers where that is not given, as in Megatron."""
+    """Arguments with native values; a hybrid pattern gives the number of layers where that is not given, as in Megatron.
+
+    A launch command's switches that say no are turned into the argument they set.
+    """
     known = native_args(args)
+    for switch, name in _SWITCHED_OFF.items():
+        if known.get(switch) is True:
+            known[name] = False
     pattern = str(known.get("hybrid_layer_pattern") or "").split("/")[0].replace("|", "")
     if pattern and known.get("num_layers") is None:
         known["num_layers"] = len(pattern)

@@ -199,7 +199,7 @@ def _attention(args: Args) -> str | None:
 def _fused(args: Args) -> bool:
     if args.get("swiglu"):
         return args.get("bias_swiglu_fusion") is not False
-    return args.get("bias_gelu_fusion") is not False and not args.get("no_bias_gelu_fusion") and args.get("add_bias_linear") is not False
+    return args.get("bias_gelu_fusion") is not False and args.get("add_bias_linear") is not False
 
 
 def _deferred(args: Args) -> int:

@@ -93,3 +93,10 @@ def test_communication_inside_the_allocator_is_a_class_of_its_own():
     plain = expect(ARGS, microbatches=4, gpu="H100", ranks=[0])[0]
     assert with_pool.classes["communication"] == with_pool.steady_allocated_bytes - plain.steady_allocated_bytes == 1000
     assert with_pool.peak_allocated_bytes - plain.peak_allocated_bytes == 1000
+
+
+def test_switches_of_a_launch_command_say_no():
+    shorter = {"no_position_embedding": True, "no_create_attention_mask_in_dataloader": True}
+    plain, off = (expect(ARGS | more, microbatches=4, gpu="H100", ranks=[0])[0] for more in ({}, shorter))
+    assert plain.parameters - off.parameters == 1024 * 512
+    assert plain.peak_classes["batch"] - off.peak_classes["batch"] == 2 * 1024 * 1024

@@ -203,7 +203,8 @@ def _staircase(device: Device) -> None:
                                          ("rise", "request", "free on its stream")}, on_select="rerun", selection_mode="single-row", key="risers")
     if picked := chosen.selection.rows:
         st.code("\n".join(device.stacks.text(rows[picked[0]].stack)) or "no stack", language=None)
-    st.caption("Need: less was free on the stream than was asked. Fragmentation: enough was free there, in pieces.")
+    st.caption("Need: less was free than was asked. Fragmentation: enough was free on the stream, in pieces. On another stream or pool: "
+               "enough was free, where this request could not take it.")
 
 
 def _ooms(device: Device) -> None:

@@ -1,24 +1,28 @@
 """The staircase of reserved within a file: each rise to a new maximum, the stack behind it, and whether it was needed.
 
 A rise was needed where less was free in the cache of its stream and pool than the request that caused it; it is fragmentation where
-enough was free there, in pieces; it belongs to another stream or pool where enough was free, but not there. What was free is an
-interval, as rounding is: between the two the kind is not decided. Under expandable segments a rise maps pages and is needed by design.
+enough was free there, in pieces; it belongs to another stream or pool where enough was free, but not there. Events tell no pool: where
+one free stretch of the stream was large enough and still was not taken, it lay in another pool. What was free is an interval, as
+rounding is: between the two the kind is not decided. Under expandable segments a rise maps pages and is needed by design.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from analysis.snapshot.layout import Layout, after
 from analysis.snapshot.levels import Levels
 from analysis.snapshot.lives import Lives
 from analysis.snapshot.rounding import SMALL, SMALL_SEGMENT, rounded_one
 from analysis.snapshot.trace import Action, Flags, Ints, Trace
 
 NEED, FRAGMENTATION, ELSEWHERE, UNDECIDED = "need", "fragmentation", "free on another stream or pool", "undecided"
+LOOKED_INTO = 500
+"""Rises whose instant is laid out in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,32 @@ def risers(trace: Trace, lives: Lives, levels: Levels, settings: Mapping[str, An
         rows = rises[cause == which]
         request = int(requests[which]) if which < len(requests) else None
         found.append(_riser(trace, levels, free, rows, request, settings))
+    return _looked_into(trace, lives, settings, found)
+
+
+def _looked_into(trace: Trace, lives: Lives, settings: Mapping[str, Any], found: list[Riser]) -> tuple[Riser, ...]:
+    """Fragmentation held against the segments of that instant, for the largest rises; beyond them it is not decided."""
+    doubted = sorted((at for at, one in enumerate(found) if one.kind in (FRAGMENTATION, UNDECIDED) and one.request_bytes),
+                     key=lambda at: -found[at].rise_bytes)
+    for rank, at in enumerate(doubted):
+        one = found[at]
+        if rank >= LOOKED_INTO:
+            found[at] = replace(one, kind=UNDECIDED)
+        elif _untaken(after(trace, lives, one.event - 1), one, settings):
+            found[at] = replace(one, kind=ELSEWHERE)
     return tuple(found)
+
+
+def _untaken(layout: Layout, riser: Riser, settings: Mapping[str, Any]) -> bool:
+    """Whether a free stretch of the riser's stream would have held the request, had it been of its pool."""
+    limit = settings.get("max_split_size")
+    small = np.array([kind == "small" for kind in layout.kind], np.bool_)
+    mine = (layout.stream == riser.stream) & (small == (riser.request_bytes <= SMALL))
+    whole = layout.allocated + layout.pending == 0
+    gap = layout.largest_gap - np.where(whole | small, 0, 2 * SMALL)
+    if isinstance(limit, int) and limit > 0 and riser.request_bytes < limit:
+        mine &= layout.largest_gap < limit
+    return bool((gap[mine] >= riser.request_bytes).any())
 
 
 def _riser(trace: Trace, levels: Levels, free: _Free, rows: Ints, request: int | None, settings: Mapping[str, Any]) -> Riser:

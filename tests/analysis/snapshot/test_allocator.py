@@ -95,6 +95,16 @@ def test_a_clear_case_of_fragmentation() -> None:
     assert (last.kind, last.request_bytes, last.stack >= 0) == (FRAGMENTATION, 50 * MIB, True)
 
 
+def test_a_free_stretch_that_was_not_taken_lay_in_another_pool() -> None:
+    maker = Maker()
+    first = maker.segment(50 * MIB)
+    maker.free(maker.alloc(50 * MIB, STACK))
+    maker.segment(20 * MIB, pool="0,1")
+    maker.alloc(20 * MIB, STACK, segment=list(maker.segments)[-1])
+    maker.segment_free(first)
+    assert [one.kind for one in device_of(maker).risers] == [NEED, ELSEWHERE]
+
+
 def died(request: int, free: int, **more: int) -> Device:
     """100 MiB of live blocks; beside them, MiB: pieces free on the main stream, `side` free on another, `pending`, `private`."""
     maker = Maker()

@@ -38,7 +38,8 @@ def absurd(seed: int) -> SnapshotColumns:
                "size_bytes": number(), "stream": pick((0, 7, -1)), "time_us": pick((None, 5, 9, number())), "stack": pick((None, 0, 1, 2)),
                "pool": pick((None, 2, 3)), "metadata": None, "context": None} for _ in range(pick((0, 1, 2, 30, 200)))]
     segments = [{"device": pick((0, 3)), "address": pick((4096, number())), "size_bytes": number(), "stream": pick((0, 7)),
-                 "kind": pick((0, 1, None)), "pool": pick((None, 2, 3)), "expandable": pick((None, True, False)), "stack": pick((None, 0))} for _ in range(pick((0, 1, 5)))]
+                 "kind": pick((0, 1, None)), "pool": pick((None, 2, 3)), "expandable": pick((None, True, False)),
+                 "stack": pick((None, 0))} for _ in range(pick((0, 1, 5)))]
     blocks = [{"segment": chance.randrange(len(segments)), "address": number(), "size_bytes": number(), "requested_bytes": pick((None, number())),
                "state": chance.randrange(len(STATES) + 1), "stack": pick((None, 0, 2))} for _ in range(20 * bool(segments))]
     notes = [{"device": pick((None, 0, -1, 3)), "stage": pick((4, 5, None)), "name": pick((6, 7, None)), "time_us": pick((None, 6, number()))}

@@ -16,6 +16,7 @@ from tests.ingest.parsers.log.reading import canonical, read, read_in_two
 from tests.ingest.parsers.mutations import mutated, one_line
 
 EVERY = (Path(__file__).parent / "every_record.log").read_bytes()
+NEIGHBOURS = (Path(__file__).parent / "neighbours.log").read_bytes()
 MEMORY = "[Rank {0}] (after 2 iterations) memory (MB) | allocated: {1} | max allocated: 40220.25 | reserved: 42000.00 | max reserved: 42000.00"
 
 
@@ -31,6 +32,26 @@ def _wrong_cuts(cuts: Iterable[int]) -> list[int]:
 
 def test_a_log_cut_at_line_ends_and_inside_every_line_gives_the_rows_of_the_whole() -> None:
     assert _wrong_cuts(sorted({*NEAR_LINE_ENDS, *range(0, len(EVERY) + 1, 11)})) == []
+
+
+def _wrong_neighbour_cuts(cuts: Iterable[int]) -> list[int]:
+    whole = canonical(read(NEIGHBOURS))
+    assert set(whole) >= {"rank_memory", "theory_reports", "iterations", "memory_stats", "memory_summary", "oom_events", "device_memory", "runs",
+                          "job_events"}
+    return [cut for cut in cuts if canonical(read_in_two(NEIGHBOURS, cut)) != whole]
+
+
+def test_a_log_of_neighbours_with_wraps_and_parts_gives_the_same_rows_however_it_is_cut() -> None:
+    assert _wrong_neighbour_cuts(range(0, len(NEIGHBOURS) + 1, 13)) == []
+    rows = read(NEIGHBOURS)
+    assert "rejects" not in rows
+    assert sorted(row["rank"] for row in rows["rank_memory"] if row["rank"] is not None) == [0, 3, 5, 7, 8, 9]
+    assert [(row["rank"], row["kind"]) for row in rows["oom_events"]] == [(3, "driver"), (2, "cuda"), (None, "nccl")]
+
+
+@pytest.mark.long
+def test_a_log_of_neighbours_cut_at_any_byte_gives_the_rows_of_the_whole() -> None:
+    assert _wrong_neighbour_cuts(range(len(NEIGHBOURS) + 1)) == []
 
 
 @pytest.mark.long

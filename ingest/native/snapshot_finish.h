@@ -59,6 +59,7 @@ static int32_t stack_of(scan *s, int32_t list) {
     if (known && *known >= 0) return *known;
     size_t count;
     const value *items = items_of(s, made(LIST, (uint64_t)list), &count);
+    spend(s, count);
     ROOM(s, s->keys, s->keys_room, count);
     for (size_t i = 0; i < count; i++) s->keys[i] = (uint64_t)frame_of(s, items[i]);
     int32_t stack = (int32_t)interned(s, &s->stacks, s->keys, count);
@@ -104,6 +105,7 @@ static void room_for_block(scan *s) {
 static void check_real_size(scan *s, value entry, size_t row) {
     size_t count;
     const value *items = items_of(s, entry, &count), *last = NULL;
+    spend(s, count);
     for (size_t i = 0; i < count; i += 2)
         if (items[i] == made(TEXT, KEY_real_size)) last = &items[i + 1];
     if (last && tag_of(*last) == NONE) wrong(s, "history of block", row, "has no whole number as", KEY_real_size);
@@ -236,6 +238,7 @@ static void count_keys(scan *s, const int64_t *rows, size_t first, size_t count)
             same = (until < end ? until : end) - row;
             i += (size_t)same - 1;
         }
+        spend(s, s->extra_keys.starts[set + 1] - s->extra_keys.starts[set]);
         for (uint64_t k = s->extra_keys.starts[set]; k < s->extra_keys.starts[set + 1]; k++) count_unknown(s, OF_EVENT, (int64_t)s->extra_keys.data[k], same);
     }
 }
@@ -366,6 +369,7 @@ static int bare_segments(scan *s, value v) {
         int found = 0;
         if (tag_of(items[i]) != DICT) return 0;
         const value *pairs = items_of(s, items[i], &held);
+        spend(s, held);
         for (size_t j = 0; j < held; j += 2) found |= pairs[j] == made(TEXT, KEY_blocks);
         if (!found) return 0;
     }

@@ -180,6 +180,7 @@ static void take_slots(scan *s, value dictionary, const int *keys, size_t wanted
     memset(slot_of, -1, sizeof slot_of);
     for (size_t i = 0; i < wanted; i++) slot_of[keys[i]] = (int32_t)i, slots[i] = UNSET;
     s->stamp++;
+    spend(s, count);
     for (size_t i = 0; i < count; i += 2) {
         value key = items[i];
         if (tag_of(key) == TEXT) {
@@ -205,7 +206,11 @@ static void take_slots(scan *s, value dictionary, const int *keys, size_t wanted
 static const value *listed(scan *s, value v, const char *name, size_t *count) {
     *count = 0;
     if (absent(v)) return NULL;
-    if (tag_of(v) == LIST) return items_of(s, v, count);
+    if (tag_of(v) == LIST) {
+        const value *items = items_of(s, v, count);
+        spend(s, *count);
+        return items;
+    }
     char sentence[sizeof s->reason];
     snprintf(sentence, sizeof sentence, "`%s` is something else than a list", name);
     fail(s, FAILED_DAMAGED, sentence);

@@ -13,6 +13,7 @@
 #define API __attribute__((visibility("default")))
 
 enum { BEHIND = 4 << 20 };   /* pages of a mapped file are given back in pieces of this size once they are read */
+enum { WORK = 16 };          /* values looked at for each byte; a snapshot needs less than one */
 
 static inline void push(scan *s, value v) {
     if (s->depth == s->stack_room) ROOM(s, s->stack, s->stack_room, s->depth + 1);
@@ -249,6 +250,7 @@ API whole_scan *snapshot_read(const uint8_t *data, uint64_t size, uint64_t memor
     s->begin = s->opcode = data;
     s->end = data + size;
     s->budget = memory_bytes;
+    s->work = WORK * size + (1 << 20);
     read_all(w, mapped);
     w->r.failed = s->failed;
     w->r.failed_at = s->failed_at;

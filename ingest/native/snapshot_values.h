@@ -56,7 +56,7 @@ typedef struct {
     int64_t failed_at;
 
     const uint8_t *begin, *end, *opcode, *at;                    /* opcode: the one being read, NULL when all are; at: after the last */
-    uint64_t budget, secret[2];
+    uint64_t budget, work, secret[2];                             /* bytes that may still be taken, values that may still be looked at */
 
     value *stack;
     size_t depth, stack_room;
@@ -123,6 +123,12 @@ static void *more(scan *s, void *old, size_t *room, size_t need, size_t size) {
     s->budget -= added;
     *room = wanted;
     return grown;
+}
+
+/* A file of a megabyte can name one large list a hundred thousand times; the same things are not looked at for ever. */
+static inline void spend(scan *s, uint64_t values) {
+    if (values > s->work) fail(s, FAILED_HOSTILE, "names the same lists and dictionaries again and again, as no snapshot does");
+    s->work -= values;
 }
 
 #define ROOM(s, array, room, need) ((array) = more((s), (array), &(room), (need), sizeof *(array)))

@@ -3,7 +3,8 @@
 `ingest/native/snapshot_scan.c` does the work; here its columns become Arrow tables without a copy. It gives what the Python reader gives,
 column for column, and refuses more: opcodes that no writer of snapshots uses (POP, DUP, the old texts and numbers in lines, bytes, sets),
 memo ids beyond the number of opcodes read, dictionaries whose keys are neither texts nor small numbers, an event that is changed after it
-was filled, has a key that is no text or is used as something else than an event of a trace, and a `device_free` that is no number.
+was filled, has a key that is no text or is used as something else than an event of a trace, a `device_free` that is no number, and files
+that name the same lists so often that there is more to look at than sixteen values for each byte.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not compiled.available(), reason="the compiled r
 TABLES = ("events", "segments", "blocks", "annotations", "stacks", "frames")
 REFUSED_MORE = (
     "a key that is neither a text nor a small number", "a key that is no text", "as something else", "as a setting", "a place in the memo",
-    "after it was filled", "is a pickle with an instruction that no snapshot has", "many numbers as keys", "`device_free`")
+    "after it was filled", "is a pickle with an instruction that no snapshot has", "many numbers as keys", "`device_free`", "again and again")
 """Why the compiled reader may refuse what the Python reader reads."""
 
 
@@ -238,6 +238,18 @@ def test_memory_is_bounded() -> None:
         compiled.read(data, ReadLimits(100_000, 60, len(data)))
     assert MEMORY_VARIABLE in caught.value.todo
     assert isinstance(outcome(compiled, data), SnapshotColumns)
+
+
+WIDE = {**{str(number): 0 for number in range(2000)}, "device": 0, "address": 1, "total_size": 8, "blocks": []}
+
+
+@pytest.mark.parametrize("value", [
+    {"segments": [{"device": 0, "address": 1, "total_size": 8, "blocks": [made.block(0, 1, 1, "inactive")] * 2000}] * 2000},
+    {"device_traces": [[made.event("alloc", 1, 1)] * 2000] * 2000}, {"segments": [WIDE] * 2000}, [WIDE] * 2000,
+    {"device_traces": [[{**WIDE, **made.event("alloc", 1, 1)}] * 2000]}, {"segments": [], "external_annotations": [WIDE] * 2000},
+])
+def test_the_same_things_are_not_looked_at_for_ever(value: Any) -> None:
+    assert "again and again" in str(outcome(compiled, pickle.dumps(value, 4)))
 
 
 def test_numbers_of_every_length() -> None:

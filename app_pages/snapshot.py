@@ -20,6 +20,10 @@ from analysis.verdict import size_text
 from app_pages._shared import cursor, gib, lake_root, lake_version, safe, section, shown, told_errors
 
 _PARTS = ("Lived then", "Allocator", "Staircase", "Out of memory", "Too long alive", "Compare")
+_CAPACITY = """
+SELECT capacity_bytes FROM rank_capacity WHERE run = ? AND run_index = ? AND capacity_bytes IS NOT NULL
+ORDER BY CASE WHEN rank = ? THEN 0 ELSE 1 END, capacity_bytes LIMIT 1
+"""
 _GIB = st.column_config.NumberColumn(format="%.3f")
 _COUNT = st.column_config.NumberColumn(format="localized")
 
@@ -35,7 +39,7 @@ def show() -> None:
     chosen = _chosen(found)
     with told_errors():
         device = _device(lake_root(), lake_version(), chosen.artifact, chosen.device)
-        capacity = _capacity()
+        capacity = _capacity(chosen)
     _facts(chosen, device)
     event = _timeline(device, capacity)
     part = st.segmented_control("Part", _PARTS, default=_PARTS[0], required=True, label_visibility="collapsed", key="snapshot_part")
@@ -79,9 +83,18 @@ def _index(options: list[str], wanted: str | None) -> int:
     return options.index(wanted) if wanted in options else 0
 
 
-def _capacity() -> int | None:
+def _capacity(chosen: Stored) -> int | None:
+    """What is given, else what the run's other artifacts tell of this rank, or of any; a snapshot tells none."""
     given = st.sidebar.text_input("Device memory", key="capacity", placeholder="not in a snapshot", help="A size such as 79.2GiB, or H100-80.")
-    return given_capacity(given.strip()).capacity_bytes if given.strip() else None
+    if given.strip():
+        return given_capacity(given.strip()).capacity_bytes
+    return _told_capacity(lake_root(), lake_version(), chosen.run, chosen.run_index, chosen.rank)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _told_capacity(root: str, version: str, run: str, run_index: int, rank: int | None) -> int | None:
+    found = cursor().execute(_CAPACITY, [run, run_index, rank]).fetchone()
+    return found[0] if found else None
 
 
 def _facts(chosen: Stored, device: Device) -> None:

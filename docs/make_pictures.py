@@ -19,6 +19,7 @@ SHOTS = (("start", "", 1280, 760, 0, ("Bring a run", "Tick a row")),
          ("overview_moe", "overview?run=moe_16ranks", 1280, 1000, 2, ("came closest",)),
          ("overview_oom", "overview?run=oom_run", 1280, 1000, 2, ("Out of memory",)),
          ("theory", "theory?run=dense_7b5_pp2", 1280, 1100, 1, ("Evidence",)),
+         ("snapshot", "snapshot?run=dense_7b5_pp2", 1280, 1500, 3, ("Peak requested", "Lived then")),
          ("overview_narrow", "overview?run=moe_16ranks", 480, 1000, 2, ("came closest",)))
 """Name, address, width, height, charts and words to wait for."""
 

@@ -15,6 +15,8 @@ from ingest.parsers.log.records import Context, Fed, LogLine
 
 _SMI_NAME = re.compile(r"^\|\s+(?P<device>\d+)\s+(?P<name>[A-Z]\S*(?: \S+)*?)\s+(?:On|Off|N/A)\s+\|\s+[0-9A-Fa-f]{8}:")
 _SMI_MEMORY = re.compile(r"(?P<used>\d+)MiB\s*/\s*(?P<total>\d+)MiB\s*\|\s*(?P<load>\d+)?%?")
+_SMI_STATE = re.compile(r"^\|\s+(?:\d+%|N/A)\s+(?P<temperature_c>\d+)C\s+\w+\s+(?P<power_w>\d+)W / (?P<power_limit_w>\d+)W")
+_NPU_STATE = re.compile(r"\|\s+(?P<power_w>\d+(?:\.\d+)?)\s+(?P<temperature_c>\d+)\s+\d+\s*/\s*\d+\s*\|$")
 _NPU_NAME = re.compile(r"^\|\s+(?P<device>\d+)\s+(?P<name>(?:Ascend ?)?\d*[A-Z]?\w*)\s+\|\s+\w+\s+\|\s+[\d.-]+\s")
 _NPU_MEMORY = re.compile(
     r"^\|\s+(?P<chip>\d+)\s+(?:(?P<physical>\d+)\s+)?\|\s+[0-9A-Fa-f:.]{10,}\s+\|\s+(?P<load>\d+)\s.*?(?P<used>\d+)\s*/\s*(?P<total>\d+)\s*\|\s*$")
@@ -58,7 +60,8 @@ class NpuTable:
         """Rows until a line that is no row of a table."""
         text = line.text.strip()
         if self.device and (match := _NPU_MEMORY.match(text)):
-            other = {"chip": match["chip"]} | ({"physical": match["physical"]} if match["physical"] else {})
+            state = _NPU_STATE.search(self.device.string)
+            other = {"chip": match["chip"]} | ({"physical": match["physical"]} if match["physical"] else {}) | (state.groupdict() if state else {})
             devices.emit(line, context, "npu-smi", {"used_bytes": int(match["used"]) * MIB, "total_bytes": int(match["total"]) * MIB},
                          device=int(self.device["device"]), device_name=self.device["name"], utilization_percent=float(match["load"]), other=other)
         elif match := _NPU_NAME.match(text):
@@ -94,7 +97,8 @@ def _smi(line: LogLine, context: Context) -> bool:
         return False
     known = device if device and device[2] == line.number - 1 else [None, None, 0]
     sizes: dict[str, int | None] = {"used_bytes": int(match["used"]) * MIB, "total_bytes": int(match["total"]) * MIB}
-    return devices.emit(line, context, "nvidia-smi", sizes, device=known[0], device_name=known[1],
+    state = _SMI_STATE.match(line.text)
+    return devices.emit(line, context, "nvidia-smi", sizes, device=known[0], device_name=known[1], other=state.groupdict() if state else None,
                         utilization_percent=float(match["load"]) if match["load"] else None)
 
 

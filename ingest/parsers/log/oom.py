@@ -27,6 +27,7 @@ _FIGURES = {
 }
 _PATTERNS = {name: tuple(re.compile(one) for one in many) for name, many in _FIGURES.items()}
 _ENDS = re.compile(r"reserved by PyTorch but unallocated|reserved in total by PyTorch|\b(?:cached|free)\)")
+_SAVER_SIZE = re.compile(r"\bsize[=: ]+(\d+)\b")
 _GLUED_RANK = re.compile(r"\[rank(\d{1,7})\]:[^\[]*$")
 _DEVICE = re.compile(r"(?:GPU|NPU|HIP device|XPU|MLU|device) (\d+)\b")
 _PROCESS = re.compile(rf"Process (\d+) has {_S}")
@@ -160,7 +161,7 @@ def _nccl_told(line: LogLine, context: Context) -> bool:
 def _other(line: LogLine, context: Context) -> bool:
     for kind, pattern in _OTHERS:
         if match := pattern.search(line.text):
-            wanted = match.groupdict().get("bytes")
+            wanted = match.groupdict().get("bytes") or (kind == "saver" and (asked := _SAVER_SIZE.search(line.text)) and asked[1])
             _emit(line, context, line.text, kind=kind, requested_bytes=int(wanted) if wanted else None, valid=True)
             return True
     return False

@@ -23,10 +23,12 @@ _NAME = re.compile(r"^\s*(?P<name>\w+(?:\.\w+)+)(?: \((?P<note>[^)]*)\))?\s*$")
 class ParameterCounts:
     """Rows of `parameter_counts`."""
 
-    literals = ("number of parameters on ", "Params for bucket ")
+    literals = ("number of parameters on ", "Params for bucket ", "Number of buckets for gradient")
 
     def take(self, line: LogLine, context: Context) -> bool:
         """Every count of the line; a bucket opens a group."""
+        if number := _BUCKETS.search(line.text):
+            context.facts["buckets"] = number[1]
         counts = list(_COUNT.finditer(line.text))
         for match in counts:
             context.emit("parameter_counts", line, **_where(match), parameters=int(match["count"]),
@@ -66,5 +68,10 @@ class Bucket:
     def finish(self, context: Context) -> None:
         """Emit the bucket."""
         padded, more = self.match["padded"], self.match["more"].strip(", ")
+        other = {"note": more} if more else {}
+        if extra := re.match(r"(\d+) param\(s\) with extra main_grads", more):
+            other["extra_main_grads"] = extra[1]
+        if buckets := context.facts.get("buckets"):
+            other["buckets"] = buckets
         context.emit("parameter_counts", self.line, rank=self.line.rank, bucket=int(self.match["index"]), parameters=int(self.match["count"]),
-                     padded_elements=int(padded) if padded else None, names=self.names or None, other={"note": more} if more else None)
+                     padded_elements=int(padded) if padded else None, names=self.names or None, other=other or None)

@@ -35,7 +35,7 @@ _HOST = re.compile(rf"CPU Virtual Memory:\s+used = {_N}{_U}, percent = {_N}%")
 _SAVER = re.compile(
     rf"torch_memory_saver: (?P<phase>\w{{1,20}} {{1,4}}[^,]{{0,80}}, (?:before|after)): "
     rf"alloc={_N}MiB private={_N}MiB resv-alloc={_N}MiB resv={_N}MiB dev_mem={_N}MiB")
-_GRAPH = re.compile(rf"built \d+ cuda graph\(s\).{{0,200}}?allocated {_N} ?([kmgt]?b), reserved {_N} ?([kmgt]?b)", re.IGNORECASE)
+_GRAPH = re.compile(rf"built (?P<graphs>\d+) cuda graph\(s\).{{0,200}}?allocated {_N} ?([kmgt]?b), reserved {_N} ?([kmgt]?b)", re.IGNORECASE)
 _CAPTURE = re.compile(rf"create cuda graphs \| mem: alloc {_N} ?([kmgt]?b)(?:ytes)?, res {_N} ?([kmgt]?b)", re.IGNORECASE)
 _SLIME_COLUMNS = {"allocated_GB": "allocated_bytes", "reserved_GB": "reserved_bytes", "used_GB": "device_used_bytes",
                   "total_GB": "device_total_bytes", "max_allocated_GB": "max_allocated_bytes", "max_reserved_GB": "max_reserved_bytes"}
@@ -101,9 +101,14 @@ def _slime(line: LogLine, context: Context) -> bool:
     other = {(f"{name[:-3]}_bytes" if name.endswith("_GB") else name): (str(size(text, GIB)) if name.endswith("_GB") else text)
              for name, text in items.items() if name not in _SLIME_COLUMNS}
     if "host_total_GB" in items:
-        context.emit("device_memory", line, rank=None, iteration=context.iteration, host=line.host, source="host", valid=True, at=line.at,
-                     used_bytes=size(items["host_used_GB"], GIB) if "host_used_GB" in items else None, total_bytes=size(items["host_total_GB"], GIB))
+        _host_of(line, context, {name: str(size(text, GIB)) for name, text in items.items() if name.startswith("host_")})
     return _emit(line, context, match["phase"], sizes, GIB // 200 + 1, other=other, named=int(match["rank"]) if match["rank"] else None)
+
+
+def _host_of(line: LogLine, context: Context, sizes: dict[str, str]) -> None:
+    known = {f"{name}_bytes": int(sizes.pop(f"host_{name}_GB")) for name in ("used", "total", "free") if f"host_{name}_GB" in sizes}
+    context.emit("device_memory", line, rank=None, iteration=context.iteration, host=line.host, source="host", valid=True, at=line.at, **known,
+                 other={f"{name[5:-3]}_bytes": value for name, value in sizes.items()} or None)
 
 
 def _swift(line: LogLine, context: Context) -> bool:
@@ -166,8 +171,9 @@ def _graph(line: LogLine, context: Context) -> bool:
     """Sizes of what the graphs added, human 1024-based: kept as a measurement of its own source."""
     if not (match := _GRAPH.search(line.text)):
         return False
-    sizes = {"allocated_bytes": size(match[1], match[2]), "reserved_bytes": size(match[3], match[4])}
-    return _emit(line, context, "cuda_graph_built", sizes, rounding(match[1], match[2]), "cuda_graph")
+    graphs, allocated, unit, reserved, other_unit = match.groups()
+    sizes = {"allocated_bytes": size(allocated, unit), "reserved_bytes": size(reserved, other_unit)}
+    return _emit(line, context, "cuda_graph_built", sizes, rounding(allocated, unit), "cuda_graph", other={"graphs": graphs})
 
 
 def _capture(line: LogLine, context: Context) -> bool:

@@ -89,8 +89,9 @@ class Summary:
             "device": self.device, "metric": self.metric, "pool": pool[1] if pool else "all", "current": values[0], "peak": values[1],
             "total_allocated": values[2], "total_freed": values[3], "rounding_bytes": unit if unit > 1 else 0,
         }))
-        if not pool and len(self.rows) > 1 and values[0] is not None and values[1] is not None:
-            self.other.update({f"{self.metric}, current": str(values[0]), f"{self.metric}, peak": str(values[1])})
+        name = f"{self.metric} ({pool[1]} pool)" if pool else self.metric
+        if len(self.rows) > 1 and values[0] is not None and values[1] is not None:
+            self.other.update({f"{name}, current": str(values[0]), f"{name}, peak": str(values[1])})
 
 
 def _factor(unit: str | None) -> int:

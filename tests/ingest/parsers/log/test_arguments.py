@@ -58,7 +58,7 @@ def test_buckets_with_padding_notes_and_their_names(prefix: str) -> None:
     assert [(row["bucket"], row["parameters"], row["padded_elements"], row["names"]) for row in rows] == [
         (1, 1200, 1280, ["module.decoder.final_layernorm.weight", "module.decoder.layers.0.mlp.linear_fc1.weight"]),
         (2, 800, 832, ["module.embedding.word_embeddings.weight"])]
-    assert rows[1]["other"] == {"note": "3 param(s) with extra main_grads"}
+    assert rows[1]["other"] == {"note": "3 param(s) with extra main_grads", "extra_main_grads": "3", "buckets": "2"}
 
 
 def test_counts_of_parameters_in_all_layouts() -> None:

@@ -30,6 +30,7 @@ TABLE = """\
 def test_nvidia_smi_tables_of_two_releases_name_the_device_and_the_run_s_gpu() -> None:
     assert devices(TABLE, "device", "device_name", "used_bytes", "total_bytes", "utilization_percent") == [
         (0, "NVIDIA A100-SXM4-80GB", 75377 * MIB, 81920 * MIB, 100.0), (1, "Tesla V100-SXM2...", 15377 * MIB, 32510 * MIB, 0.0)]
+    assert read(TABLE + "\n")["device_memory"][0]["other"] == {"temperature_c": "61", "power_w": "612", "power_limit_w": "700"}
     assert [(row["gpu_name"], row["capacity_bytes"]) for row in read(TABLE + "\n" + TABLE)["runs"]] == [
         ("NVIDIA A100-SXM4-80GB", 81920 * MIB), ("Tesla V100-SXM2...", 32510 * MIB)]
 
@@ -83,6 +84,7 @@ def test_npu_smi_tables_with_and_without_their_header_and_modules_of_two_chips()
     expected = [(0, "910B3", 60112 * MIB, 65536 * MIB, 97.0), (7, "910B3", 3370 * MIB, 65536 * MIB, 0.0)]
     names = ("device", "device_name", "used_bytes", "total_bytes", "utilization_percent")
     assert devices(NPU, *names) == expected
+    assert read(NPU + "\n")["device_memory"][0]["other"] == {"chip": "0", "power_w": "98.1", "temperature_c": "41"}
     assert devices(NPU.split("\n", 3)[3], *names) == expected
     two = ("| 2     Ascend910           | OK            | 168.5       36                0    / 0             |\n"
            "| 0     4                   | 0000:82:00.0  | 0           0    / 0          3390 / 65536         |\n"

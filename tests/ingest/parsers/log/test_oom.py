@@ -57,6 +57,7 @@ def test_what_a_process_holds_outside_torch_and_other_processes() -> None:
     ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "cublas", None),
     ("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "cudnn", None),
     ("[core.cpp] CUresult error  result=2 file=csrc/core.cpp func=tms_torch_malloc line=35", "saver", None),
+    ("[TMS] out of memory: cuMemCreate failed size=2147483648 device=0", "saver", 2 * GIB),
     ("[torch_memory_saver.cpp] CUresult error: 2 (out of memory)  file=csrc/utils.h func=cu_mem_create line=102", "saver", None),
     ("RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: can't allocate memory: you "
      "tried to allocate 8589934592 bytes.", "host",

@@ -46,14 +46,17 @@ def test_a_phase_line(text: str, rank: int | None, phase: str, allocated: int, r
 
 def test_slime_tells_device_and_host_and_which_rank_an_actor_is() -> None:
     text = ("(MegatronTrainRayActor pid=1003, ip=192.0.2.17) [Rank 3] Memory-Usage after train: {'gpu': '3', 'total_GB': 139.75, 'free_GB': 58.5, "
-            "'used_GB': 81.25, 'allocated_GB': 58.25, 'reserved_GB': 76.5, 'host_total_GB': 2015.5, 'host_used_GB': 640.25}\n"
+            "'used_GB': 81.25, 'allocated_GB': 58.25, 'reserved_GB': 76.5, 'host_total_GB': 2015.5, 'host_used_GB': 640.25, "
+            "'host_free_GB': 210.5, 'host_available_GB': 1320.5}\n"
             "(MegatronTrainRayActor pid=1003, ip=192.0.2.17) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 58.25 GiB. GPU 0 has\n"
             "(MegatronTrainRayActor pid=1003, ip=192.0.2.18) torch.AcceleratorError: CUDA error: out of memory\n")
     rows = read(text)
     (row,) = rows["rank_memory"]
     assert (row["rank"], row["phase"], row["device_used_bytes"], row["device_total_bytes"]) == (3, "after train", gib(81.25), gib(139.75))
     assert row["other"]["free_bytes"] == str(gib(58.5))
-    assert [(one["source"], one["used_bytes"], one["total_bytes"]) for one in rows["device_memory"]] == [("host", gib(640.25), gib(2015.5))]
+    (host,) = rows["device_memory"]
+    assert (host["source"], host["used_bytes"], host["total_bytes"], host["free_bytes"]) == ("host", gib(640.25), gib(2015.5), gib(210.5))
+    assert host["other"] == {"available_bytes": str(gib(1320.5))}
     assert [one["rank"] for one in rows["oom_events"]] == [3, None]
 
 

@@ -15,8 +15,7 @@ from analysis.expected.options import Options
 from analysis.theory.stages import Cell
 
 _HELD = 2
-_IN_LOSS = 2
-_IN_LOSS_VIRTUAL = 3
+_IN_TRANSIT = 3
 
 
 def boundary_tensor(model: Model, options: Options) -> int:
@@ -24,11 +23,9 @@ def boundary_tensor(model: Model, options: Options) -> int:
     return options.weight_bytes * model.hidden * options.local_tokens
 
 
-def peak_boundary_bytes(model: Model, options: Options, pp: int, chunks: int) -> int:
-    """Bytes beyond the saved inputs while a stage computes: gradient and output in transit, one more that virtual stages receive ahead."""
-    if pp == 1:
-        return 0
-    return (_IN_LOSS if chunks == 1 else _IN_LOSS_VIRTUAL) * boundary_tensor(model, options)
+def peak_boundary_bytes(model: Model, options: Options, pp: int) -> int:
+    """Bytes beyond the saved inputs while a stage computes: an output, its gradient, and what is received ahead."""
+    return _IN_TRANSIT * boundary_tensor(model, options) if pp > 1 else 0
 
 
 def boundary_bytes(model: Model, options: Options, cells: Iterable[Cell], *, expandable: bool) -> int:

@@ -55,7 +55,7 @@ def _instants(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]], cla
     model, options = run.model, run.options
     held = _computing(run, chunks, classes)
     ends = any(cell.embedding or cell.loss for cell in cells)
-    held |= {"boundary": peak_boundary_bytes(model, options, run.sizes.pp, run.layout.chunks), "batch": batch_bytes(options) if ends else 0,
+    held |= {"boundary": peak_boundary_bytes(model, options, run.sizes.pp), "batch": batch_bytes(options) if ends else 0,
              "gathered": gathered_bytes((tensor for chunk in chunks for buffer in chunk for tensor in buffer.tensors), options)}
     yield Instant("forward", held | {"activations": moments.forward[0]})
     extra = {"legacy_gradients": _weights(chunks) * options.weight_bytes} if options.legacy_gradients else {}

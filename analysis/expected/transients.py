@@ -12,12 +12,12 @@ from analysis.expected.activations import Saved
 from analysis.expected.options import Options
 from analysis.expected.weights import Buffer
 
-_RESIDUAL_GRADIENTS = 4
+_RESIDUAL_GRADIENTS = 2
 
 
 def backward_bytes(saved: Saved, largest_weight: int, hidden: int, options: Options) -> int:
-    """The running layer's own gradients: of its largest tensor, or those along the residual stream (output, branch, norm input and
-    their sum: 3.6 to 4 were measured), and a weight gradient where it is not accumulated in the GEMM."""
+    """The running layer's own gradients: of its largest tensor, or the two along the residual stream (of the output and of the
+    branch), and a weight gradient where it is not accumulated in the GEMM."""
     weight = 0 if options.gradient_fusion else largest_weight * options.weight_bytes
     stream = _RESIDUAL_GRADIENTS * options.weight_bytes * hidden * options.local_tokens
     return max(stream, *saved.values()) + weight

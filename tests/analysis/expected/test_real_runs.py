@@ -10,6 +10,7 @@ import pytest
 from analysis.expected import expect, expect_stages
 from benchmarks.accuracy import coverage, document, quantile, read, residuals_module
 from benchmarks.accuracy import logs as judged_logs
+from benchmarks.expected_constants import CONSTANTS, backward_errors, errors, rows
 from cli.arguments_of_log import surroundings_of_log
 
 
@@ -70,3 +71,15 @@ def test_what_is_generated_is_up_to_date(judged, shared):
     root = Path(__file__).resolve().parents[3]
     assert (root / "analysis/expected/residuals.py").read_text(encoding="utf-8") == residuals_module(judged)
     assert (root / "docs/accuracy.md").read_text(encoding="utf-8") == document(judged, judged_logs(shared))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("constant", CONSTANTS, ids=lambda one: one.name)
+def test_a_measured_constant_is_better_than_its_neighbours(shared, constant):
+    found = errors(constant, rows())
+    assert min(found, key=lambda value: found[value]) == getattr(constant.module, constant.name)
+
+
+def test_gradients_along_the_residual_stream_are_two(shared):
+    found = backward_errors()
+    assert min(found, key=lambda value: found[value]) == 2

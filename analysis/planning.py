@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from analysis.capacity import given_capacity
+from analysis.offload import Offload, offloads
 from analysis.overview import environment_of, overview, seen_of
 from analysis.plan import Plan, Sensitivity, before_of, plan, sensitivity
 from analysis.rows import Overview
@@ -13,6 +14,9 @@ from ingest.errors import LedgerError
 
 if TYPE_CHECKING:
     import duckdb
+
+
+_STEP_TIME = "SELECT MEDIAN(elapsed_ms) FROM iterations WHERE run = ? AND run_index = ? AND elapsed_ms > 0"
 
 
 def planned(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None, changes: Mapping[str, Any], device: str | None = None) -> Plan:
@@ -28,6 +32,14 @@ def plan_of(found: Overview, changes: Mapping[str, Any], device: str | None = No
         raise LedgerError(reason or "the run's ledger is not known", where=found.run, todo="a log with an argument dump is needed")
     capacity = given_capacity(device).capacity_bytes if device else None
     return plan(found.ledger.expected, before_of(found.ledger.expected, found.ranks, capacity), changes)
+
+
+def offload_of(connection: duckdb.DuckDBPyConnection, found: Overview) -> tuple[Offload, ...]:
+    """What offload would move each step, against the run's own step time where its iterations tell it."""
+    if found.ledger is None:
+        return ()
+    row = connection.execute(_STEP_TIME, [found.run, found.run_index]).fetchone()
+    return offloads(found.ledger.expected, row[0] / 1000 if row and row[0] else None)
 
 
 def sensitivities(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None) -> tuple[Sensitivity, ...]:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from analysis.heat import BLUE, GREY
 from analysis.plan import Plan, Sensitivity
-from analysis.planning import plan_of, sensitivities
+from analysis.planning import offload_of, plan_of, sensitivities
 from analysis.rows import Overview
 from analysis.theory.arguments import native
 from analysis.verdict import size_text
@@ -40,6 +40,7 @@ def show() -> None:
     with told_errors():
         _answer(plan_of(found, changes, device or None))
     _sensitivity(found)
+    _offload(found)
 
 
 def _asked(found: Overview) -> tuple[dict[str, Any], str]:
@@ -95,6 +96,18 @@ def _sensitivity(found: Overview) -> None:
         st.altair_chart(chart.properties(height=60 + 24 * len(shown)), alt="Bytes that each change would save")
     st.dataframe([_row(row) for row in rows], hide_index=True, placeholder="-", key="sensitivity",
                  column_config={"saves, GiB": st.column_config.NumberColumn(format="%.2f")})
+
+
+def _offload(found: Overview) -> None:
+    rows = offload_of(cursor(), found)
+    if not rows:
+        return
+    section("What offload would move each step")
+    st.dataframe([{"class": one.what, "stage": one.stage, "frees, GiB": gib(one.freed_bytes), "moves a step, GiB": gib(one.moved_bytes),
+                   "over": one.link, "seconds": one.seconds, "share of the step": one.share} for one in rows], hide_index=True, placeholder="-", key="offload",
+                 column_config={"share of the step": st.column_config.NumberColumn(format="percent")} | {
+                     name: st.column_config.NumberColumn(format="%.2f") for name in ("frees, GiB", "moves a step, GiB", "seconds")})
+    st.caption("A share above 100 % cannot hide behind the step; below it hides only where the work does not wait for it.")
 
 
 def _row(row: Sensitivity) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from ingest.parsers.log.records import Context, LogLine
 from ingest.parsers.log.wrapped import Wrapped
 
 _HEAD = re.compile(
-    r"(?:\[Rank ?(?P<rank>[^\[\]|]{1,40})\]\s*)?(?:\((?P<label>[^()|]{1,80})\)|(?P<old>after \d+ iterations))\s+memory \((?P<unit>[MG]i?B)\)\s*\\?\|")
+    r"(?:\[Rank ?(?P<rank>[^\[\]|]{1,40})\]\s*)?(?:\((?P<label>[^()|]{1,80})\)|(?P<old>(?:after|before) [\w.,-]{1,40}(?: [\w.,-]{1,40}){0,6}?))\s+"
+    r"memory \((?P<unit>[MG]i?B)\)\s*\\?\|")
 _WRAPPED_HEAD = re.compile(r"\[Rank ?[^\[\]|]{1,40}\]\s*\((?:after|before) (?!.*\|)[^|]*$")
 _FIELD = re.compile(
     rf"\s*(?:\*+\s*)?(?P<name>[A-Za-z][\w -]{{0,60}}?)\s*:\s*(?P<value>-?\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|{NUMBER})"
@@ -162,10 +163,11 @@ def _rounding(fields: dict[str, str], unit: str, bridge: bool) -> int:
 
 
 def _who_when(head: re.Match[str], line: LogLine, context: Context) -> Row:
-    row: Row = {"iteration": context.iteration, "phase": head["label"] or "train"}
-    if match := _STEP.search(head["label"] or head["old"]):
+    label = head["label"] or head["old"]
+    row: Row = {"iteration": context.iteration, "phase": label}
+    if match := _STEP.search(label):
         row["iteration"] = int(match[1] or match[3] or match[4])
-        row["phase"] = "train" if match[1] else f"{match[2]}_save_checkpoint" if match[2] else head["label"]
+        row["phase"] = "train" if match[1] else f"{match[2]}_save_checkpoint" if match[2] else label
     if head["rank"]:
         number = re.fullmatch(r"(\d{1,9})(?:/\d+)?", head["rank"].strip())
         row["rank"] = int(number[1]) if number else None

@@ -44,7 +44,7 @@ PREFIXES: tuple[tuple[str, re.Pattern[str]], ...] = tuple((name, re.compile(patt
     ("task", r"\s{0,6}(?P<task>\d{1,6}):\s"),
     ("pdsh", r"(?P<host>(?:[a-z][a-z0-9]*(?:-[a-z0-9]+)*-[a-z]*\d+|(?:c?node|host|gpu|worker|dgx|compute|cn|nid|gn|srv)[a-z]*\d+)(?:\.[\w.-]+)?): "
              r"(?=\S| )"),
-    ("pdsh_other", r"(?P<host>[A-Za-z][\w-]*\d[\w.-]*|\d{1,3}(?:\.\d{1,3}){3}): "
+    ("pdsh_other", r"(?!E[A-Z]\d{4}:)(?P<host>[A-Za-z][\w-]*\d[\w.-]*|\d{1,3}(?:\.\d{1,3}){3}): "
              r"(?=[\[ ]|\d{1,6}: |torch\.|Traceback|  File|RuntimeError|after \d|iteration )"),
 ))
 LONGEST_NUMBER = 4_000

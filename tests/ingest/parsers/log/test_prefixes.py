@@ -44,7 +44,7 @@ def test_a_stack_of_prefixes(prefix: str, rank: int | None, label: str | None, h
     "  num_layers ...................................... 32", "E-04 | global batch size:     4 |", "rank      : 60 (local_rank: 4)",
     "[ERROR] 2026-06-15-21:45:45 (PID:3734596, Device:7, RankID:7) ERR00100 PTA call acl api failed", "| 0     910B3 | OK |",
     "42000.00 | max reserved", "gx-n01:3310:4411 [2] NCCL INFO comm 0x5", "Loss: 3 | x", "index: 3", "[0, 1, 1]", "['a', 'b']", "[]",
-    "-1: x", "rank_memory: 3",
+    "-1: x", "rank_memory: 3", "EL0004: [PID: 12] Failed to allocate memory.",
 ])
 def test_what_only_looks_like_a_prefix_stays(text: str) -> None:
     assert log_line(text, 1, 0).text == text

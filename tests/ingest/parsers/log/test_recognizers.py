@@ -89,6 +89,13 @@ def test_a_label_in_place_of_a_rank_and_checkpoint_phases() -> None:
     assert (save["phase"], save["iteration"]) == ("before_save_checkpoint", 500)
 
 
+def test_a_label_without_parentheses() -> None:
+    rows = read("after loading checkpoint memory (MB) | allocated: 1.5 | max allocated: 2.5 | cached: 4.0 | max cached: 4.0",
+                "after 100 iterations memory (MB) | allocated: 1.5 | max allocated: 2.5 | cached: 4.0 | max cached: 4.0")["rank_memory"]
+    assert [(row["phase"], row["iteration"], row["max_reserved_bytes"]) for row in rows] == [
+        ("after loading checkpoint", None, 4 * MIB), ("train", 100, 4 * MIB)]
+
+
 def test_bridge_prints_decimal_gigabytes() -> None:
     row = read("[Rank 0] (after 2 iterations) memory (GB) | mem-allocated-gigabytes: 58.02 | mem-max-allocated-gigabytes: 141.5 | "
                "host-mem-allocated-gigabytes: 212.4")["rank_memory"][0]

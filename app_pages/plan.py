@@ -106,7 +106,8 @@ def _offload(found: Overview) -> None:
     shown = [{"class": one.what, "stage": one.stage, "frees, GiB": gib(one.freed_bytes), "moves a step, GiB": gib(one.moved_bytes),
               "over": one.link, "seconds": one.seconds, "share of the step": one.share} for one in rows]
     number = st.column_config.NumberColumn
-    formats = {name: number(format="%.2f") for name in ("frees, GiB", "moves a step, GiB", "seconds")} | {"share of the step": number(format="percent")}
+    formats = {name: number(format="%.2f") for name in ("frees, GiB", "moves a step, GiB", "seconds")}
+    formats["share of the step"] = number(format="percent")
     st.dataframe(shown, hide_index=True, placeholder="-", key="offload", column_config=formats)
     st.caption("A share above 100 % cannot hide behind the step; below it hides only where the work does not wait for it.")
 

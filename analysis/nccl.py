@@ -90,7 +90,7 @@ def communication(connection: duckdb.DuckDBPyConnection, run: str, run_index: in
     found = _processes(connection, given)
     deepep, hccl = _deepep(args or {}), _hccl(variables, layout)
     warnings = tuple({one.id + one.sentence: one for one in environment_findings(environment)}.values())
-    if not found and not deepep and not hccl and not variables:
+    if not (found or deepep or hccl or variables or warnings):
         return None
     settings = _settings(variables, found)
     _fill(found, settings, layout)

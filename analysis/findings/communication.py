@@ -6,9 +6,9 @@ Sources: NCCL connects at first use and allocates with cudaMalloc, which stalls 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from analysis.findings.model import Finding, Rule, Seen
+from analysis.findings.model import Finding, Rule, Seen, Severity
 from analysis.verdict import size_text
 
 _SOURCE = "methods/communication.md"
@@ -25,13 +25,19 @@ def _late(seen: Seen) -> Iterator[Finding]:
                       "device and can hang the collective. Use it once before the first step.", (worst.source,))
 
 
-def _settings(seen: Seen) -> Iterator[Finding]:
-    found = seen.overview.communication
-    for one in found.warnings if found else ():
-        yield Finding(one.id, "note" if one.id == "nccl_connects_at_init" else "warning", "proven", one.sentence, (one.source,) if one.source else ())
+def _warned(id_: str, severity: Severity) -> Callable[[Seen], Iterator[Finding]]:
+    def look(seen: Seen) -> Iterator[Finding]:
+        found = seen.overview.communication
+        for one in found.warnings if found else ():
+            if one.id == id_:
+                yield Finding(id_, severity, "proven", one.sentence, (one.source,) if one.source else ())
+    return look
 
 
 RULES = (
     Rule("late_communicator", "A communicator set up after the first step", _SOURCE, _late),
-    Rule("communication_settings", "Settings of NCCL and the allocator known to harm", _SOURCE, _settings),
+    Rule("expandable_with_max_split", "Expandable segments with max_split_size_mb", _SOURCE, _warned("expandable_with_max_split", "warning")),
+    Rule("nccl_value_ignored", "A value that NCCL does not understand", _SOURCE, _warned("nccl_value_ignored", "warning")),
+    Rule("nccl_values_differ", "A variable of NCCL that differs between ranks", _SOURCE, _warned("nccl_values_differ", "warning")),
+    Rule("nccl_connects_at_init", "Communicators that connect when they are set up", _SOURCE, _warned("nccl_connects_at_init", "note")),
 )

@@ -65,7 +65,29 @@ def uneven(peak):
     return {**dense_run(), "rank_memory": [*dense_run()["rank_memory"], memory(0, line=300, peak=peak)]}
 
 
+def told(name, value, origin="env", **more):
+    return {"name": name, "value": value, "origin": origin, "line": 3, **more}
+
+
+def late(peak):
+    """A communicator of two ranks set up below the steps, which leave 76 - `peak` GiB."""
+    who = {"host": "n1", "pid": 7, "thread": 8, "device": 0}
+    facts = [{**who, "line": 500, "event": "channels", "collective_channels": 8, "p2p_channels": 8, "p2p_channels_per_peer": 2},
+             {**who, "line": 501, "event": "init", "communicator": "0x1", "communicator_rank": 0, "ranks": 2}]
+    return {**steps([peak] * 6), "nccl_communicators": facts}
+
+
 FIRES = {
+    "late_communicator": (lambda: seen_of(late(76)), lambda: seen_of(late(40))),
+    "expandable_with_max_split": (
+        lambda: seen_of({"environment": [told("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True,max_split_size_mb:512")]}),
+        lambda: seen_of({"environment": [told("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")]})),
+    "nccl_value_ignored": (lambda: seen_of({"environment": [told("NCCL_BUFFSIZE", "8M", "nccl_invalid", other={"default": "-2"})]}),
+                           lambda: seen_of({"environment": [told("NCCL_BUFFSIZE", "8388608")]})),
+    "nccl_values_differ": (lambda: seen_of({"environment": [told("NCCL_ALGO", one, "nccl_set_by_environment") for one in ("Ring", "Tree")]}),
+                           lambda: seen_of({"environment": [told("NCCL_IB_HCA", one, "nccl_set_by_environment") for one in ("mlx5_0", "mlx5_1")]})),
+    "nccl_connects_at_init": (lambda: seen_of({"environment": [told("NCCL_CUMEM_ENABLE", "0")]}),
+                              lambda: seen_of({"environment": [told("NCCL_CUMEM_ENABLE", "1")]})),
     "near_limit_stable": (lambda: seen_of(steps([74] * 6)), lambda: seen_of(steps([60] * 6))),
     "near_limit_occasional": (lambda: seen_of(steps([74, 60, 60, 60, 60, 60])), lambda: seen_of(steps([74] * 6))),
     "near_limit_insufficient": (lambda: seen_of(steps([74, 74])), lambda: seen_of(steps([60, 60]))),

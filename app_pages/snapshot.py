@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -62,7 +64,8 @@ def _chosen(found: tuple[Stored, ...]) -> Stored:
     """The run, file and device of the sidebar; the link's where it names one."""
     runs = list(dict.fromkeys(one.run for one in found))
     run = st.sidebar.selectbox("Run", runs, index=_index(runs, st.query_params.get("run", st.session_state.get("run"))))
-    files = {_label(one): one.artifact for one in found if one.run == run}
+    labels = _labels([one for one in found if one.run == run])
+    files = {label: artifact for artifact, label in labels.items()}
     names = list(files)
     artifact = files[st.sidebar.selectbox("Snapshot", names, index=_index(names, st.query_params.get("snapshot")))]
     indices = [one.device for one in found if one.artifact == artifact]
@@ -70,12 +73,23 @@ def _chosen(found: tuple[Stored, ...]) -> Stored:
     device = st.sidebar.selectbox("Device", indices, index=_index([str(one) for one in indices], wanted), disabled=len(indices) == 1)
     one = next(one for one in found if one.artifact == artifact and one.device == device)
     st.session_state["run"] = run
-    st.query_params.from_dict({"run": run, "snapshot": _label(one), "device": str(device)})
+    st.query_params.from_dict({"run": run, "snapshot": labels[artifact], "device": str(device)})
     return one
 
 
-def _label(one: Stored) -> str:
-    name = PurePosixPath(shown(one.path or one.artifact)).name
+def _labels(found: Sequence[Stored]) -> dict[str, str]:
+    """A name for each artifact: rank and file, with as many folders as it takes to tell files of one name apart."""
+    files = {one.artifact: one for one in found}
+    labels: dict[str, str] = {}
+    for parts in range(1, 9):
+        open_ = {artifact: _label(one, parts) for artifact, one in files.items() if artifact not in labels}
+        counts = Counter(open_.values())
+        labels |= {artifact: label for artifact, label in open_.items() if counts[label] == 1}
+    return {artifact: labels.get(artifact, f"{_label(one, 8)} ({artifact[-8:]})") for artifact, one in files.items()}
+
+
+def _label(one: Stored, parts: int = 1) -> str:
+    name = "/".join(PurePosixPath(shown(one.path or one.artifact)).parts[-parts:])
     return name if one.rank is None else f"rank {one.rank}: {name}"
 
 
@@ -244,7 +258,8 @@ def _long_lived(device: Device) -> None:
 
 
 def _compare(chosen: Stored, device: Device, found: tuple[Stored, ...]) -> None:
-    others = {f"{one.run}, {_label(one)}, device {one.device}": one for one in found
+    labels = _labels(found)
+    others = {f"{one.run}, {labels[one.artifact]}, device {one.device}": one for one in found
               if (one.artifact, one.device) != (chosen.artifact, chosen.device)}
     if not others:
         st.info("Only one snapshot in this lake: bring another to compare.", icon=":material/compare_arrows:")

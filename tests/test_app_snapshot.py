@@ -99,6 +99,17 @@ def test_two_snapshots_are_compared(app: AppTest, tmp_path: Path) -> None:
     assert "3\\.00 MiB more there" in words(app)
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders(app: AppTest, tmp_path: Path) -> None:
+    for step, extra in ((100, 0), (200, MIB)):
+        snapshot(tmp_path / "run" / f"iteration_{step}" / "rank0_memory_snapshot.pickle.gz", extra=extra)
+    ingest([tmp_path / "run"], Lake(tmp_path / "lake"))
+    options = opened(app).sidebar.selectbox[1].options
+    assert options == [f"rank 0: iteration_{step}/rank0_memory_snapshot.pickle.gz" for step in (100, 200)]
+    app.sidebar.selectbox[1].set_value(options[1]).run()
+    assert not app.exception
+    assert metrics(app)["Peak requested"] == "9.00 MiB"
+
+
 def test_only_a_summary_is_told_to_be_one(app: AppTest, tmp_path: Path) -> None:
     ingest([snapshot(tmp_path / "run" / "snap.pickle.gz")], Lake(tmp_path / "lake"), snapshot_detail="summary")
     opened(app)

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
+from analysis.snapshot.report import device_json
+from analysis.snapshot.trace import from_columns
+from analysis.snapshot.view import devices as read
 from cli import main
+from ingest.parsers.snapshot.reading import read_snapshot
 
 MIB = 2**20
 
@@ -50,6 +54,14 @@ def test_the_fixed_face(tmp_path, capsys):
     assert {one["class"]: one["bytes"] for one in device["peak"]["classes"]} == {"weights": 10 * MIB, "activations": 5 * MIB}
     assert device["history"]["began"] == "complete"
     assert device["cached"]["largest_block_obtainable_bytes"] == 90 * MIB
+
+
+def test_real_snapshots_have_their_known_figures(shared):
+    expected = json.loads((shared / "data" / "snapshots" / "expected.json").read_text())
+    for name, known in expected.items():
+        devices = {one.trace.device: device_json(one) for one in read(from_columns(read_snapshot(shared / "data" / "snapshots" / name)))}
+        for device in known["devices"]:
+            assert {key: devices[device["device"]][key] for key in device} == device, name
 
 
 def test_text_says_the_peak_first(tmp_path, capsys):

@@ -180,8 +180,9 @@ static int keep(reading *g, const word *name, const figure *f, const uint8_t *te
         s->others[s->other_count + g->row.others++] = (other_entry){name->id, s->text_used, length};
         s->text_used += length;
     } else {
+        if (as < FIRST_COLUMN || as >= COLUMNS) return 0;
         int64_t bit = INT64_C(1) << (as - FIRST_COLUMN);
-        if (as < FIRST_COLUMN || as >= COLUMNS || (g->row.has & bit) || (as < AS_FLOAT && !f->is_integer)) return 0;
+        if ((g->row.has & bit) || (as < AS_FLOAT && !f->is_integer)) return 0;
         g->row.has |= bit;
         if (as < AS_FLOAT) g->row.integers[as - AS_INTEGER] = f->integer; else g->row.floats[as - AS_FLOAT] = f->value;
     }

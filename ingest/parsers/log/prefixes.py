@@ -31,7 +31,7 @@ PREFIXES: tuple[tuple[str, re.Pattern[str]], ...] = tuple((name, re.compile(patt
     ("logger", r"\s*(?:DEBUG|INFO|WARNING|ERROR):[\w.]+:"),
     ("logging", rf"\s*\[(?P<at>{STAMP})\] ?\[{_LEVEL} *\] ?(?:\[(?!\S*:see_mem)[\w./-]+(?::\d+)?(?::\w+)?\]:? ?)?"),
     ("nemo", rf"\s*\[NeMo [IWED] (?P<at>{STAMP}) [\w.]+:\d+\]\s?"),
-    ("stamp_bracket", rf"\s*\[(?P<at>{STAMP})\]:?\s+(?=\S)"),
+    ("stamp_bracket", rf"\s*\[(?P<at>{STAMP})\]:?\s+(?=\S)(?!iteration\s)"),
     ("level_bracket", rf"\s*\[{_LEVEL}(?::(?P<logger>\w+))?\]:?\s(?!\d{{4}}-)"),
     ("python", rf"\s*(?P<at>{STAMP})\s+(?:- )?(?:[\w.]+ - )?{_LEVEL}(?: -|:)? (?:\[[\w./-]+:\d+\]:? ?)?"),
     ("stamp_bare", rf"\s*(?P<at>{STAMP})\s(?=[A-Za-z\[(])"),

@@ -50,6 +50,11 @@ def test_what_only_looks_like_a_prefix_stays(text: str) -> None:
     assert log_line(text, 1, 0).text == text
 
 
+def test_an_iteration_line_s_own_time_stays_beside_the_container_s() -> None:
+    line = log_line("2026-04-30T02:12:41Z  [2026-04-30 10:12:40] iteration        2/    2000 | x", 1, 0)
+    assert (line.at, line.text.lstrip()) == (NOON, "[2026-04-30 10:12:40] iteration        2/    2000 | x")
+
+
 def docker(text: str, stream: str = "stdout") -> str:
     import json
 

@@ -156,11 +156,16 @@ def _timeline(device: Device, capacity: int | None) -> int:
 
 
 def _picked(device: Device, selection: Any, by_time: bool, start: int, stop: int) -> int:
-    stretch, click = selection.get(charts.RANGE) or {}, selection.get(charts.CLICK) or []
-    if click and "event" in click[0]:
-        return max(-1, min(int(click[0]["event"]), len(device.trace.events) - 1))
-    if ends := stretch.get("at"):
-        return device.highest(*(device.event_at(float(end)) if by_time else int(end) for end in ends))
+    """The event of the click, or the highest of the stretch, whichever was chosen last; else the highest shown."""
+    click = next(iter(selection.get(charts.CLICK) or []), {}).get("event")
+    stretch = (selection.get(charts.RANGE) or {}).get("at")
+    before = st.session_state.get("snapshot_picked", (None, None, None))
+    kind = charts.RANGE if stretch != before[1] else charts.CLICK if click != before[0] else before[2]
+    st.session_state["snapshot_picked"] = (click, stretch, kind)
+    if stretch and (kind == charts.RANGE or click is None):
+        return device.highest(*(device.event_at(float(end)) if by_time else int(end) for end in stretch))
+    if click is not None:
+        return max(-1, min(int(click), len(device.trace.events) - 1))
     return device.peak.event if start <= device.peak.event <= stop else device.highest(start, stop)
 
 

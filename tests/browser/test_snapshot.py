@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -40,6 +41,23 @@ def chosen(browser: Any, label: str, option: str) -> None:
     browser.find_element("xpath", found).click()
 
 
+def clicked_in_the_timeline(browser: Any) -> None:
+    """Click beside the middle of the first picture until the page shows the instant: one that is drawn anew swallows a click."""
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    def chosen_now() -> bool:
+        picture = browser.find_elements("css selector", "[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg.marks")[0]
+        ActionChains(browser).move_to_element_with_offset(picture, 100, 0).click().perform()
+        limit = monotonic() + 8
+        while monotonic() < limit:
+            if "(chosen)" in str(browser.execute_script("return document.body.innerText")):
+                return True
+            sleep(0.1)
+        return False
+
+    waited(chosen_now, "a click in the timeline is taken")
+
+
 def test_an_uploaded_snapshot_shows_its_peak_its_composition_and_its_devices(server: str, browser: Any, tmp_path: Path) -> None:
     uploaded(browser, server, [snapshot(tmp_path / "up" / "snap_rank3.pickle.gz", devices=2)])
     shows(browser, "1 file: 1 new")
@@ -64,6 +82,7 @@ def test_two_ranks_are_compared(server: str, browser: Any, tmp_path: Path) -> No
     peaks = [size_text(truth["peaks"]["requested"]["bytes"]) for truth in truths]
     shows(browser, "Peak requested", peaks[0], "rank 0: snapshot_0.pickle", "gradient buffer")
     drawn(browser, 3)
+    clicked_in_the_timeline(browser)
     clicked(browser, "Compare")
     shows(browser, "Compare with", f"Peak {peaks[0]} here, {peaks[1]} there")
     drawn(browser, 2)

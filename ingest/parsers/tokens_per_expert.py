@@ -83,12 +83,12 @@ class TokensPerExpert:
         return any(b'"tpe"' in line and isinstance(_one(line), Line) for line in head.splitlines()[:20])
 
     def parse(self, stream: BinaryIO, path: str, *, start: int = 0, state: str | None = None, final: bool = True) -> Iterator[Piece]:
-        """A piece a block of lines. The last line waits for the next one, which tells whether it began a restart, unless the file is `final`."""
+        """A piece a block of lines. A last line that falls back waits for the next, which tells whether it began a restart, unless `final`."""
         reader = _Reader(path, start, state)
         rest = b""
         while block := stream.read(BLOCK_BYTES):
             data = rest + block
-            cut = _last_line(data)
+            cut = _closed(data, reader.before)
             rest = data[cut:]
             if cut:
                 yield reader.piece(data[:cut], rest[: rest.find(b"\n") + 1])
@@ -270,15 +270,25 @@ def repetitions(passes: Sequence[object]) -> list[bool]:
     return [False] * len(passes) if waiting or not flags else flags
 
 
-def _last_line(data: bytes) -> int:
-    """Where the last whole line that can be read begins; 0 where there is none before it."""
-    end = data.rfind(b"\n") + 1
+def _closed(data: bytes, before: Sequence[int]) -> int:
+    """Up to where the whole lines need not wait: to their end, or to the last one where it falls below the one before it."""
+    begin, last = _last_line(data, data.rfind(b"\n") + 1)
+    if last is None:
+        return data.rfind(b"\n") + 1
+    _, previous = _last_line(data, begin)
+    falls = last < previous if previous is not None else bool(before) and last < before[-1]
+    return begin if falls else data.rfind(b"\n") + 1
+
+
+def _last_line(data: bytes, end: int) -> tuple[int, int | None]:
+    """Where the last line before byte `end` that can be read begins, and its order; None where there is none."""
     while end:
         begin = data.rfind(b"\n", 0, end - 1) + 1
-        if isinstance(_one(data[begin:end]), Line):
-            return begin
+        line = _one(data[begin:end])
+        if isinstance(line, Line):
+            return begin, int(_columns([line], [0]).order[0])
         end = begin
-    return 0
+    return 0, None
 
 
 def _one(text: bytes) -> Line | str:

@@ -43,11 +43,15 @@ def chosen(browser: Any, label: str, option: str) -> None:
 
 def clicked_in_the_timeline(browser: Any) -> None:
     """Click beside the middle of the first picture until the page shows the instant: one that is drawn anew swallows a click."""
+    from selenium.common.exceptions import WebDriverException
     from selenium.webdriver.common.action_chains import ActionChains
 
     def chosen_now() -> bool:
-        picture = browser.find_elements("css selector", "[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg.marks")[0]
-        ActionChains(browser).move_to_element_with_offset(picture, 100, 0).click().perform()
+        picture = browser.find_elements("css selector", "[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg.marks")
+        try:
+            ActionChains(browser).move_to_element_with_offset(picture[0], 100, 0).click().perform()
+        except (WebDriverException, IndexError):
+            return False
         limit = monotonic() + 8
         while monotonic() < limit:
             if "(chosen)" in str(browser.execute_script("return document.body.innerText")):

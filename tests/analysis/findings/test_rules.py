@@ -174,11 +174,11 @@ def test_a_late_communicator_matters_where_it_may_not_fit():
     assert "late_communicator" not in ids(with_communication(late=(replace(late, headroom_bytes=3 * GIB),)))
 
 
-def test_warned_settings_are_findings():
-    """Rule "communication_settings": the ids are those of the checks."""
-    said = Warned("graph_register", "NCCL_GRAPH_REGISTER is not 0", Source("env.log", 3))
-    assert "graph_register" in ids(with_communication(warnings=(said,)))
-    assert "graph_register" not in ids(with_communication())
+@pytest.mark.parametrize("name", ["expandable_with_max_split", "nccl_value_ignored", "nccl_values_differ", "nccl_connects_at_init"])
+def test_warned_settings_are_findings(name):
+    said = Warned(name, "A setting is known to harm.", Source("env.log", 3))
+    assert name in ids(with_communication(warnings=(said,)))
+    assert name not in ids(with_communication())
 
 
 def test_findings_come_worst_first_and_carry_their_lines():

@@ -44,7 +44,11 @@ def offload_of(connection: duckdb.DuckDBPyConnection, found: Overview) -> tuple[
 
 def sensitivities(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None) -> tuple[Sensitivity, ...]:
     """What each single change would save on the fullest rank."""
-    found = overview(connection, run, run_index)
+    return sensitivities_of(connection, overview(connection, run, run_index))
+
+
+def sensitivities_of(connection: duckdb.DuckDBPyConnection, found: Overview) -> tuple[Sensitivity, ...]:
+    """The same from an overview."""
     plan_of(found, {})
     assert found.ledger is not None
     seen = seen_of(connection, found, environment_of(connection, found.run, found.run_index))

@@ -9,7 +9,7 @@ import streamlit as st
 
 from analysis.heat import BLUE, GREY
 from analysis.plan import Plan, Sensitivity
-from analysis.planning import offload_of, plan_of, sensitivities
+from analysis.planning import offload_of, plan_of, sensitivities_of
 from analysis.rows import Overview
 from analysis.theory.arguments import native
 from analysis.verdict import size_text
@@ -87,7 +87,7 @@ def _answer(one: Plan) -> None:
 
 def _sensitivity(found: Overview) -> None:
     section("What each single change would save on the fullest rank")
-    rows = sensitivities(cursor(), found.run, found.run_index)
+    rows = sensitivities_of(cursor(), found)
     shown = [{"what": row.sentence.partition(" (")[0], "gib": row.saved_bytes / 2**30, "bytes": row.saved_bytes} for row in rows if row.saved_bytes]
     if shown:
         chart = alt.Chart(alt.InlineData(values=shown)).mark_bar(color=BLUE).encode(

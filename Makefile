@@ -68,7 +68,7 @@ test: lint
 	$(BIN)/python -m pytest -n $(JOBS) -m "not long"
 
 test-long: $(DEV)
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -n $(JOBS) -m long
 
 bench: $(DEV)
 	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

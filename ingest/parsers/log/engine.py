@@ -61,6 +61,12 @@ class Engine:
 
     def run(self, stream: BinaryIO, start: int, final: bool) -> Iterator[Piece]:
         """Pieces of the artifact from byte `start` on; the last one ends at the last closed byte, or with `final` at the end."""
+        try:
+            yield from self._run(stream, start, final)
+        finally:  # the engine and its reader of runs hold each other: without this the buffers of one window would outlive it
+            self.fast = None
+
+    def _run(self, stream: BinaryIO, start: int, final: bool) -> Iterator[Piece]:
         head, blocks = blocks_of(stream)
         self.encoding = self.encoding or encoding_of(head)
         self.end = start

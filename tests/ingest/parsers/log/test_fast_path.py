@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import gc
 import gzip
 import io
 import json
 import random
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,6 +167,26 @@ def test_a_growing_log_gives_the_rows_of_the_whole(cut: int) -> None:
         for table, found in piece.records().items():
             rest[table] = [{name: value for name, value in row.items() if value is not None} for row in found] + rest.get(table, [])
     assert {table: rows for table, rows in rest.items() if rows} == whole
+
+
+def test_the_buffers_of_a_log_are_gone_with_its_last_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[object]] = []
+    real = engine.fast_path
+
+    def noted(*arguments: Any) -> object:
+        found = real(*arguments)
+        made.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(engine, "fast_path", noted)
+    gc.disable()
+    try:
+        whole = list(MEGATRON_LOG.parse(io.BytesIO(EVERY), "train.log"))
+        next(iter(MEGATRON_LOG.parse(io.BytesIO(EVERY), "train.log")))
+        assert whole
+        assert [one() for one in made] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_more_rows_than_wait_at_once_come_in_pieces() -> None:

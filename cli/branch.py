@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.theory import args_of, read_json, read_lines
+from cli.given import args_of, read_bytes, read_json, read_lines
 from ingest.errors import OK, LedgerError
 
 if TYPE_CHECKING:
@@ -98,12 +96,7 @@ def _microbatches(value: Any) -> int | None:
 
 
 def _read_text(path: str) -> str:
-    if path == "-":
-        return sys.stdin.read()
-    try:
-        return Path(path).read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise LedgerError(f"cannot read the text: {error.strerror}", where=path, todo="give a file that exists, or - for standard input") from error
+    return read_bytes(path, what="the text").decode("utf-8", "replace")
 
 
 def as_json(card: Card) -> dict[str, Any]:

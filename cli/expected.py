@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from cli.theory import args_of, read_json, read_lines
+from cli.given import args_of, read_json, read_lines
 from ingest.errors import OK, LedgerError
 
 if TYPE_CHECKING:
@@ -43,13 +43,17 @@ def run(arguments: argparse.Namespace) -> int:
         for line in _answers(arguments.batch, arguments.gpu):
             print(json.dumps(line))
         return OK
+    if arguments.steps is not None and arguments.steps < 1:
+        raise LedgerError(f"--steps is {arguments.steps}; at least 1 would fit")
     args, microbatches, env, gpu, steps = _given(arguments)
     from analysis.expected import expect, expect_stages
     from analysis.expected.expect import microbatches_of
+    from analysis.theory.arguments import whole
 
     microbatches = microbatches_of(args) if microbatches is None else microbatches
     if microbatches is None:
         raise LedgerError("the number of micro-batches is not known", where=arguments.args or arguments.log, todo="give --microbatches N")
+    microbatches = whole({"num_microbatches": microbatches}, "num_microbatches")
     ask = expect if arguments.by == "rank" else expect_stages
     found = ask(args, microbatches=microbatches, env=env, gpu=arguments.gpu or gpu, container=arguments.container, steps=arguments.steps or steps)
     if arguments.format == "json":
@@ -89,7 +93,7 @@ def _texts(rows: Iterable[RankExpectation]) -> Iterator[str]:
 
 def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], int | None, dict[str, Any], str | None, int | None]:
     """Arguments, micro-batches, environment, GPU and steps measured from the files named."""
-    env = args_of(read_json(arguments.env, what="the environment"), where=arguments.env) if arguments.env else {}
+    env = args_of(read_json(arguments.env, what="the variables"), where=arguments.env, what="the variables") if arguments.env else {}
     if arguments.log:
         from cli.arguments_of_log import surroundings_of_log
 

@@ -45,17 +45,29 @@ def lake_of(given: str | None) -> Lake:
     return lake
 
 
+def _lake_with(run: str, given: str | None) -> Lake:
+    """The lake that a run's name is looked up in; where none was named and there is none, the name may have been meant as a path."""
+    try:
+        return lake_of(given)
+    except LedgerError as error:
+        if given is not None:
+            raise
+        raise LedgerError(f"no such file or folder, and {error.what} to look a run up: {error.where}", where=run, todo=error.todo) from error
+
+
 @contextmanager
 def asked_run(name: str, lake: str | None) -> Iterator[Asked]:
     """The connection and runs that `RUN`, `RUN#attempt` or a path mean. Raises LedgerError."""
     from analysis.database import connect
     from ingest.lake import Lake
 
+    if not name.strip():
+        raise LedgerError("the name of a run is empty", todo="give the name of a run of the lake, or a path; `.` is the current folder")
     run, run_index = (name, None) if Path(name).exists() and lake is None else _split(name)
     if lake is not None or not Path(run).exists():
         if lake is None and (run.startswith((".", "/", "~")) or run.endswith(_FILE_ENDINGS)):
             raise LedgerError("no such file or folder", where=run, todo="give an existing path, or the name of a run of the lake")
-        connection = connect(lake_of(lake))
+        connection = connect(_lake_with(run, lake))
         if run_index is not None and connection.execute("SELECT 1 FROM run_attempts WHERE run = ? LIMIT 1", [name]).fetchone():
             run, run_index = name, None
         yield Asked(connection, (run,), run_index)
@@ -65,6 +77,8 @@ def asked_run(name: str, lake: str | None) -> Iterator[Asked]:
         summary = _ingested(Path(run), own)
         connection = connect(own)
         runs = tuple(row[0] for row in connection.execute("SELECT DISTINCT run FROM artifacts WHERE status <> 'quarantined' ORDER BY run").fetchall())
+        if not runs:
+            raise _nothing(path=run, summary=summary)
         yield Asked(connection, runs, run_index, _told(summary))
 
 
@@ -79,9 +93,14 @@ def _ingested(path: Path, lake: Lake) -> Summary:
 
     summary = ingest([path], lake)
     if not lake.exists() or not summary.files_new - summary.files_quarantined:
-        told = summary.problems[0][1] if summary.problems else "nothing to read here"
-        raise LedgerError(told, where=summary.problems[0][0] if summary.problems else str(path), todo="give a log, a folder or an archive of logs")
+        raise _nothing(str(path), summary)
     return summary
+
+
+def _nothing(path: str, summary: Summary) -> LedgerError:
+    """Why there is no run in a path: its first problem, if it has one."""
+    where, told = summary.problems[0] if summary.problems else (path, "nothing to read here")
+    return LedgerError(told, where=where, todo="give a log, a folder or an archive of logs")
 
 
 def _told(summary: Summary) -> tuple[str, ...]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cli.given import args_of, read_json, read_lines
 from ingest.errors import OK, LedgerError
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Answer one question, or one a line."""
     from analysis.theory.generations import NEWEST
 
-    generation = arguments.generation or NEWEST.name
+    generation = NEWEST.name if arguments.generation is None else arguments.generation
     if arguments.batch:
         for line in _answers(arguments.batch, generation, verbose=not arguments.quiet):
             print(json.dumps(line))
@@ -54,44 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_shown(one) for one in found), end="")
     return OK
-
-
-def read_json(path: str, *, what: str) -> Any:
-    """The content of a JSON file, `-` for standard input; a sentence where it cannot be read."""
-    try:
-        return json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LedgerError(f"cannot read {what}: {error.strerror}", where=path, todo="give a file that exists") from error
-    except ValueError as error:
-        raise LedgerError(f"{what} is no JSON: {error}", where=path, todo="give one JSON object of argument names and values") from error
-
-
-def read_lines(path: str) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """Each line of a JSON-lines file as an object, or an empty one with the sentence that says why not."""
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LedgerError(f"cannot read the batch: {error}", where=path, todo="give a UTF-8 file of one JSON object a line") from error
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield _object(line, number)
-
-
-def args_of(value: Any, *, where: str) -> dict[str, Any]:
-    """A JSON value as arguments: an object, possibly under the key `args`."""
-    if isinstance(value, dict) and isinstance(value.get("args"), dict):
-        value = value["args"]
-    if not isinstance(value, dict):
-        raise LedgerError("the arguments are no JSON object", where=where, todo='give {"hidden_size": 4096, ...}')
-    return value
-
-
-def _object(line: str, number: int) -> tuple[dict[str, Any], str | None]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return {}, f"line {number} is no JSON: {error}"
-    return (value, None) if isinstance(value, dict) else ({}, f"line {number} is no JSON object")
 
 
 def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], int | None]:

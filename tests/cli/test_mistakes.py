@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 from pathlib import Path
@@ -13,6 +14,8 @@ from ingest.lake import Lake
 from ingest.pipeline import ingest
 
 LINE = "[Rank 2] (after 2 iterations) memory (MB) | allocated: 1.5 | max allocated: 2.5 | reserved: 4.0 | max reserved: 4.0\n"
+ARGS = ('{"hidden_size": 8, "num_layers": 2, "num_attention_heads": 2, "seq_length": 8, "micro_batch_size": 1, '
+        '"padded_vocab_size": 8, "world_size": 1}')
 
 
 @pytest.fixture
@@ -92,3 +95,64 @@ def test_a_rank_beyond_the_world_size_and_figures_that_cannot_be_true_are_told(c
     told = " ".join(capsys.readouterr().out.split())
     assert "rank 9 contradicts the world size of 8" in told
     assert "1 memory record left out: the figures cannot be true" in told
+
+
+@pytest.mark.parametrize("verb", ["theory", "expected"])
+def test_arguments_nested_too_deeply_are_told(capsys, tmp_path, verb):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    assert "nested too deeply" in sentence(capsys, verb, "--args", tmp_path / "deep.json")
+
+
+@pytest.mark.parametrize("command", [["theory", "--args"], ["expected", "--args"], ["branch", "--text"]])
+def test_input_without_end_is_refused(capsys, monkeypatch, command):
+    monkeypatch.setattr("cli.given.MOST_JSON_BYTES", 1 << 20)
+    monkeypatch.setattr("cli.given.MOST_TEXT_BYTES", 1 << 20)
+    assert "longer than 1 MiB" in sentence(capsys, *command, "/dev/zero")
+
+
+def test_arguments_with_a_byte_order_mark_are_read(capsys, tmp_path):
+    (tmp_path / "args.json").write_bytes(b'\xef\xbb\xbf{"hidden_size": 8}')
+    assert "num_layers is missing" in sentence(capsys, "theory", "--args", tmp_path / "args.json")
+
+
+@pytest.mark.parametrize("verb", ["theory", "expected", "branch"])
+def test_every_line_of_a_batch_is_answered(capsys, monkeypatch, tmp_path, verb):
+    monkeypatch.setattr("cli.given.MOST_LINE_BYTES", 1000)
+    lines = [b"{}", b"\xff\xfe", b"[" * 900, b"nonsense", b"[1]", b'{"text": 3, "args": [1]}', b"x" * 5000, b'{"args": {"hidden_size": NaN}}', b"{}"]
+    (tmp_path / "batch.jsonl").write_bytes(b"\n".join(lines))
+    assert main([verb, "--batch", str(tmp_path / "batch.jsonl")]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(answers) == len(lines)
+    assert all(answer["error"] for answer in answers)
+    assert "line 7 is longer" in answers[6]["error"]
+
+
+@pytest.mark.parametrize("steps", [0, -1])
+def test_a_number_of_steps_below_one_is_refused(capsys, tmp_path, steps):
+    assert "--steps" in sentence(capsys, "expected", "--args", tmp_path / "none.json", "--steps", steps)
+
+
+@pytest.mark.parametrize("microbatches", [0, 10**16])
+def test_a_number_of_micro_batches_that_no_step_has_is_refused(capsys, tmp_path, microbatches):
+    (tmp_path / "args.json").write_text(ARGS)
+    assert "num_microbatches" in sentence(capsys, "expected", "--args", tmp_path / "args.json", "--microbatches", microbatches)
+
+
+def test_an_empty_generation_is_none(capsys, tmp_path):
+    (tmp_path / "args.json").write_text(ARGS)
+    assert "generation is ''" in sentence(capsys, "theory", "--args", tmp_path / "args.json", "--generation", "")
+
+
+@pytest.mark.parametrize("verb", ["report", "check", "plan"])
+@pytest.mark.parametrize("what", ["", "/dev/null", "pipe"])
+def test_what_is_no_file_is_told(capsys, tmp_path, monkeypatch, verb, what):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.log").write_text(LINE)
+    os.mkfifo(tmp_path / "pipe")
+    assert ("name of a run" if not what else "not a regular file") in sentence(capsys, verb, what)
+
+
+def test_a_name_that_is_neither_file_nor_run_is_told_without_a_lake(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HBMLEDGER_LAKE", raising=False)
+    assert "nightly" in sentence(capsys, "report", "nightly")

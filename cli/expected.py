@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from analysis.expected.rank import RankExpectation
 
 NAME = "expected"
+MOST_RANKS = 1 << 18
 HELP = "what each rank should hold: weights, gradients, optimizer, activations and more, steady and at the peak"
 
 
@@ -47,13 +48,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise LedgerError(f"--steps is {arguments.steps}; at least 1 would fit")
     args, microbatches, env, gpu, steps = _given(arguments)
     from analysis.expected import expect, expect_stages
-    from analysis.expected.expect import microbatches_of
+    from analysis.expected.expect import last_rank, microbatches_of
     from analysis.theory.arguments import whole
 
     microbatches = microbatches_of(args) if microbatches is None else microbatches
     if microbatches is None:
         raise LedgerError("the number of micro-batches is not known", where=arguments.args or arguments.log, todo="give --microbatches N")
     microbatches = whole({"num_microbatches": microbatches}, "num_microbatches")
+    if arguments.by == "rank" and last_rank(args) >= MOST_RANKS:
+        raise LedgerError(f"world_size is {last_rank(args) + 1}; up to {MOST_RANKS} ranks are listed one by one", todo="give --by stage")
     ask = expect if arguments.by == "rank" else expect_stages
     found = ask(args, microbatches=microbatches, env=env, gpu=arguments.gpu or gpu, container=arguments.container, steps=arguments.steps or steps)
     if arguments.format == "json":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ingest.errors import OK
+from ingest.errors import OK, LedgerError
 
 if TYPE_CHECKING:
     from analysis.query import Answer
@@ -33,8 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
     from analysis.snapshot.tables import prepared_for
     from cli.opening import lake_of
 
+    if arguments.rows < 1:
+        raise LedgerError(f"--rows is {arguments.rows}; at least 1 would fit")
+    if not (math.isfinite(arguments.seconds) and arguments.seconds > 0):
+        raise LedgerError(f"--seconds is {arguments.seconds}; a number above 0 would fit")
     query = sys.stdin.read() if arguments.query == "-" else arguments.query
-    answer = ask(locked(lake_of(arguments.lake), prepared_for(query)), query, rows=max(1, arguments.rows), seconds=arguments.seconds)
+    answer = ask(locked(lake_of(arguments.lake), prepared_for(query)), query, rows=arguments.rows, seconds=arguments.seconds)
     _show(answer, arguments.format)
     if answer.capped:
         print(f"hbmledger: only the first {len(answer.rows)} rows are shown; --rows N shows more", file=sys.stderr)
@@ -45,12 +50,21 @@ def _show(answer: Answer, form: str) -> None:
     from cli.table import table
 
     if form == "json":
-        print(json.dumps([dict(zip(answer.columns, row, strict=True)) for row in answer.rows], indent=1, default=_plain))
+        print(json.dumps([dict(zip(answer.columns, map(_finite, row), strict=True)) for row in answer.rows], indent=1, default=_plain))
     elif form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows([answer.columns, *answer.rows])
     else:
         print(table(answer.columns, answer.rows))
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinities as null, also inside lists and structs, and keys as text: JSON has no other form for them."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return {str(key): _finite(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def _plain(value: Any) -> str:

@@ -156,3 +156,20 @@ def test_a_name_that_is_neither_file_nor_run_is_told_without_a_lake(capsys, tmp_
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HBMLEDGER_LAKE", raising=False)
     assert "nightly" in sentence(capsys, "report", "nightly")
+
+
+def test_ranks_without_end_are_not_listed(capsys, tmp_path):
+    (tmp_path / "args.json").write_text(ARGS.replace('"world_size": 1', f'"world_size": {2**40}'))
+    assert "--by stage" in sentence(capsys, "expected", "--args", tmp_path / "args.json", "--microbatches", 8)
+
+
+@pytest.mark.parametrize("option", [["--rows", 0], ["--rows", -1], ["--seconds", "nan"], ["--seconds", 0], ["--seconds", -1], ["--seconds", "inf"]])
+def test_limits_of_a_query_that_are_none_are_refused(capsys, option):
+    assert option[0] in sentence(capsys, "sql", "SELECT 1", *option)
+
+
+def test_a_query_answers_in_valid_json(capsys, tmp_path, log):
+    ingest([log], Lake(tmp_path / "lake"))
+    query = "SELECT 'NaN'::DOUBLE AS a, ['inf'::DOUBLE, 1.5] AS b, {'c': '-inf'::DOUBLE} AS d, map([1], ['nan'::DOUBLE]) AS e"
+    assert main(["sql", query, "--lake", str(tmp_path / "lake"), "--format", "json"]) == 0
+    assert capsys.readouterr().out.split() == json.dumps([{"a": None, "b": [None, 1.5], "d": {"c": None}, "e": {"1": None}}], indent=1).split()

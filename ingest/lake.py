@@ -171,7 +171,10 @@ class Lake:
     def _open(self, table: str) -> DeltaTable | None:
         try:
             return DeltaTable(self._address(table))
-        except TableNotFoundError:
+        except TableNotFoundError as error:
+            if "://" not in self.root and next(Path(self._address(table)).rglob("*.parquet"), None) is not None:
+                raise LedgerError(f"the log of the table {table} (_delta_log) is lost; its rows cannot be told from left-overs", where=self.root,
+                                  todo="put it back from a copy, or ingest the files into a new lake") from error
             return None
         except DeltaError as error:
             raise LedgerError(f"the table {table} cannot be opened: {_first_line(error)}", where=self.root,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -173,3 +174,15 @@ def test_a_query_answers_in_valid_json(capsys, tmp_path, log):
     query = "SELECT 'NaN'::DOUBLE AS a, ['inf'::DOUBLE, 1.5] AS b, {'c': '-inf'::DOUBLE} AS d, map([1], ['nan'::DOUBLE]) AS e"
     assert main(["sql", query, "--lake", str(tmp_path / "lake"), "--format", "json"]) == 0
     assert capsys.readouterr().out.split() == json.dumps([{"a": None, "b": [None, 1.5], "d": {"c": None}, "e": {"1": None}}], indent=1).split()
+
+
+@pytest.mark.parametrize("table", ["artifacts", "rank_memory"])
+@pytest.mark.parametrize("verb", [["report", "train"], ["check", "train"], ["runs"], ["sql", "SELECT count(*) FROM rank_memory"],
+                                  ["ingest", "train.log"]])
+def test_a_table_whose_log_is_lost_is_told(capsys, monkeypatch, tmp_path, log, verb, table):
+    monkeypatch.chdir(tmp_path)
+    lake = tmp_path / "lake"
+    ingest([log], Lake(lake), run="train")
+    shutil.rmtree(lake / table / "_delta_log")
+    log.write_text(LINE + LINE.replace("(after 2", "(after 3"))
+    assert f"the log of the table {table}" in sentence(capsys, *verb, "--lake", lake)

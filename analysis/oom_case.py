@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-MIB, GIB = 2**20, 2**30
+from ingest.allocator import segment_bytes
+
+GIB = 2**30
 USUAL_OUTSIDE_BYTES = 10 * GIB
 """Above any communication and context measured in public (NCCL 7 GB dense, 9.5 GB MoE a rank): beyond it outside is in excess without a history."""
 
 NOT_TORCH = ("nccl", "rccl", "hccl", "cublas", "cudnn", "driver")
-_LITTLE_BYTES = 64 * MIB
+_LITTLE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,6 @@ class Verdict:
     case: str
     reason: str
     figures: Mapping[str, int] = field(default_factory=dict)
-
-
-def segment_bytes(request_bytes: int) -> int:
-    """What the allocator asks of the device for a request (c10 CUDACachingAllocator, get_allocation_size): 2 MiB, 20 MiB, or rounded to 2 MiB."""
-    if request_bytes <= MIB:
-        return 2 * MIB
-    return 20 * MIB if request_bytes < 10 * MIB else -(-request_bytes // (2 * MIB)) * 2 * MIB
 
 
 def judge(kind: str | None, numbers: Mapping[str, int], others_bytes: int = 0, before: Before | None = None, cached: Cached | None = None) -> Verdict:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.database import asked_text, records
 from analysis.rows import Riser, Source
+from ingest.allocator import LARGE_SEGMENT_BYTES
 
 if TYPE_CHECKING:
     import duckdb
 
-LEAST_RISE_BYTES = 20 * 2**20
-"""The allocator's segment for requests of 1 to 10 MiB (c10 CUDACachingAllocator, kLargeBuffer): a smaller rise is one small buffer."""
+LEAST_RISE_BYTES = LARGE_SEGMENT_BYTES
+"""A smaller rise is one small buffer."""
 
 _EVENTS = {"checkpoint_save_started": "checkpoint save", "checkpoint_saved": "checkpoint save", "checkpoint_loaded": "checkpoint load",
            "checkpoint_load_started": "checkpoint load", "evaluation": "evaluation", "cuda_graph_built": "CUDA graph capture",

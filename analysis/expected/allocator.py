@@ -7,22 +7,18 @@ of 49.1 MiB is booked as 50. Expandable segments split at 512 bytes and do not h
 
 from __future__ import annotations
 
-MIB = 2**20
-_GRAIN = 512
-_OWN_SEGMENT = 10 * MIB
-_PAGE = 2 * MIB
-_SPLIT = 1 * MIB
+from ingest.allocator import LARGE_REQUEST_BYTES, SMALL_BYTES, block_bytes, segment_bytes
 
 
 def reused(size: int, *, expandable: bool = False) -> int:
     """Bytes in `allocated` for a tensor that comes and goes, on average: of the block it finds, a rest of up to 1 MiB is not split off."""
-    return booked(size, expandable=True) + (0 if expandable or size <= _SPLIT else _SPLIT // 2)
+    return booked(size, expandable=True) + (0 if expandable or size <= SMALL_BYTES else SMALL_BYTES // 2)
 
 
 def booked(size: int, *, expandable: bool = False) -> int:
-    """Bytes in `allocated` for one fresh tensor of `size` bytes."""
-    rounded = -(-size // _GRAIN) * _GRAIN
-    if expandable or rounded < _OWN_SEGMENT:
-        return rounded
-    segment = -(-rounded // _PAGE) * _PAGE
-    return segment if segment - rounded <= _SPLIT else rounded
+    """Bytes in `allocated` for one fresh tensor of `size` bytes; a tensor of no elements has no block."""
+    block = block_bytes(size) if size else 0
+    if expandable or block < LARGE_REQUEST_BYTES:
+        return block
+    segment = segment_bytes(block)
+    return segment if segment - block <= SMALL_BYTES else block

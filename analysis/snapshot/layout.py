@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.snapshot.lives import Lives
-from analysis.snapshot.rounding import SMALL_SEGMENT
 from analysis.snapshot.trace import INACTIVE, LIVE, PENDING, Action, Flags, Ints, Trace
+from ingest.allocator import SMALL_SEGMENT_BYTES
 
 DEFAULT_POOL = "0,0"
 
@@ -130,7 +130,7 @@ def _segments_after(trace: Trace, event: int) -> list[_Segment]:
     for row in changes[changes > event][::-1].tolist():
         address, size, stream = int(events.address[row]), int(events.size[row]), int(events.stream[row])
         if events.action[row] in (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP):
-            kind = "small" if size <= SMALL_SEGMENT else "large"
+            kind = "small" if size <= SMALL_SEGMENT_BYTES else "large"
             kept[address] = (address, size, stream, kind, DEFAULT_POOL, bool(events.action[row] == Action.SEGMENT_UNMAP))
         elif events.action[row] == Action.SEGMENT_ALLOC:
             kept.pop(address, None)

@@ -1,9 +1,8 @@
 """Exact levels over a trace by the backward walk: the end state is known, each event is undone.
 
-The level before the trace is the end less all changes, so one running sum gives every level, however much a full ring buffer dropped.
-A forward walk from zero is wrong by up to a quarter on real files, because what was allocated before the trace is not in it. Summing
-devices or mixing requested with rounded sizes is wrong as well. `allocated` falls when a free is asked for, `active` (and `requested`,
-its sum of requested bytes) when the free completes.
+One running sum gives every level (`ingest.trace_levels`), however much a full ring buffer dropped. A forward walk from zero is wrong by up to a
+quarter on real files, because what was allocated before the trace is not in it. Summing devices or mixing requested with rounded sizes is
+wrong as well. `allocated` falls when a free is asked for, `active` (and `requested`, its sum of requested bytes) when the free completes.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import numpy as np
 
 from analysis.snapshot.lives import Lives
 from analysis.snapshot.trace import INACTIVE, LIVE, Action, Ints, Trace
+from ingest.trace_levels import backward
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +45,19 @@ def levels(trace: Trace, lives: Lives) -> Levels:
     size, action = events.size, events.action
     active, live = blocks.state != INACTIVE, blocks.state == LIVE
     born = np.where(action == Action.ALLOC, size, 0)
-    reserved = _walk(np.where((action == Action.SEGMENT_ALLOC) | (action == Action.SEGMENT_MAP), size, 0)
+    reserved = backward(np.where((action == Action.SEGMENT_ALLOC) | (action == Action.SEGMENT_MAP), size, 0)
                      - np.where((action == Action.SEGMENT_FREE) | (action == Action.SEGMENT_UNMAP), size, 0), int(trace.segments.size.sum()))
-    high = _walk(_rounded_changes(lives, lives.high), int(blocks.size[active].sum()))
+    high = backward(_rounded_changes(lives, lives.high), int(blocks.size[active].sum()))
     return Levels(
-        requested=_walk(born - np.where(action == Action.FREE_COMPLETED, size, 0), int(blocks.requested[active].sum())),
-        allocated=_walk(born - np.where(action == Action.FREE_REQUESTED, size, 0), int(blocks.requested[live].sum())),
-        low=_walk(_rounded_changes(lives, lives.low), int(blocks.size[active].sum())), high=np.minimum(high, reserved), reserved=reserved)
+        requested=backward(born - np.where(action == Action.FREE_COMPLETED, size, 0), int(blocks.requested[active].sum())),
+        allocated=backward(born - np.where(action == Action.FREE_REQUESTED, size, 0), int(blocks.requested[live].sum())),
+        low=backward(_rounded_changes(lives, lives.low), int(blocks.size[active].sum())), high=np.minimum(high, reserved), reserved=reserved)
 
 
 def peak(level: Ints) -> Peak:
     """The first maximum of a level."""
     at = int(np.argmax(level))
     return Peak(int(level[at]), at - 1)
-
-
-def _walk(change: Ints, end: int) -> Ints:
-    level = np.empty(len(change) + 1, np.int64)
-    np.cumsum(change, out=level[1:])
-    level[0] = 0
-    level += end - level[-1]
-    return level
 
 
 def _rounded_changes(lives: Lives, size: Ints) -> Ints:

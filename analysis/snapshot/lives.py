@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.snapshot.rounding import rounded, unsplit
 from analysis.snapshot.trace import INACTIVE, NO_STACK, Action, Flags, Ints, Small, Trace
+from ingest.trace_levels import rounded, unsplit
 
 BEFORE = -1
 """Birth of a life that predates the trace."""

@@ -18,9 +18,10 @@ from analysis.snapshot.classes import Classes
 from analysis.snapshot.layout import after, total
 from analysis.snapshot.levels import Levels
 from analysis.snapshot.lives import Lives
-from analysis.snapshot.rounding import SMALL, rounded_one
 from analysis.snapshot.rules import CATEGORIES
 from analysis.snapshot.trace import Action, Trace
+from ingest.allocator import SMALL_BYTES
+from ingest.trace_levels import rounded_one
 
 RESIDENT = ("weights", "gradient_buffer", "optimizer")
 
@@ -53,7 +54,7 @@ def ooms(trace: Trace, lives: Lives, levels: Levels, classes: Classes, settings:
 def _oom(trace: Trace, lives: Lives, levels: Levels, classes: Classes, settings: Mapping[str, Any], event: int) -> Oom:
     events = trace.events
     request, free, stream = rounded_one(int(events.size[event]), settings), int(events.address[event]), int(events.stream[event])
-    kind = "small" if request <= SMALL else "large"
+    kind = "small" if request <= SMALL_BYTES else "large"
     pools = after(trace, lives, event).pools()
     shared = [pool for pool in pools if not pool.private]
     own = [pool for pool in shared if pool.stream == stream and pool.kind == kind]

@@ -17,8 +17,9 @@ import numpy as np
 from analysis.snapshot.layout import Layout, after
 from analysis.snapshot.levels import Levels
 from analysis.snapshot.lives import Lives
-from analysis.snapshot.rounding import SMALL, SMALL_SEGMENT, rounded_one
 from analysis.snapshot.trace import Action, Flags, Ints, Trace
+from ingest.allocator import SMALL_BYTES, SMALL_SEGMENT_BYTES
+from ingest.trace_levels import rounded_one
 
 NEED, FRAGMENTATION, ELSEWHERE, UNDECIDED = "need", "fragmentation", "free on another stream or pool", "undecided"
 LOOKED_INTO = 500
@@ -78,9 +79,9 @@ def _untaken(layout: Layout, riser: Riser, settings: Mapping[str, Any]) -> bool:
     """Whether a free stretch of the riser's stream would have held the request, had it been of its pool."""
     limit = settings.get("max_split_size")
     small = np.array([kind == "small" for kind in layout.kind], np.bool_)
-    mine = (layout.stream == riser.stream) & (small == (riser.request_bytes <= SMALL))
+    mine = (layout.stream == riser.stream) & (small == (riser.request_bytes <= SMALL_BYTES))
     whole = layout.allocated + layout.pending == 0
-    gap = layout.largest_gap - np.where(whole | small, 0, 2 * SMALL)
+    gap = layout.largest_gap - np.where(whole | small, 0, 2 * SMALL_BYTES)
     if isinstance(limit, int) and limit > 0 and riser.request_bytes < limit:
         mine &= layout.largest_gap < limit
     return bool((gap[mine] >= riser.request_bytes).any())
@@ -91,7 +92,7 @@ def _riser(trace: Trace, levels: Levels, free: _Free, rows: Ints, request: int |
     size = rounded_one(int(events.size[request]), settings) if request is not None else 0
     before = int(levels.reserved[first])
     anywhere = max(0, before - int(levels.low[first]))
-    low, high = free.within(first, int(events.stream[first]), size <= SMALL)
+    low, high = free.within(first, int(events.stream[first]), size <= SMALL_BYTES)
     return Riser(first, request, int(levels.reserved[last + 1]) - before, int(levels.reserved[last + 1]), size, int(events.stream[first]),
                  int(events.stack[request if request is not None else first]), low, high, anywhere,
                  _kind(size, low, high, anywhere, request is not None and bool(events.action[first] == Action.SEGMENT_MAP)))
@@ -125,12 +126,12 @@ class _Free:
     def _bounds(self, stream: int, small: bool) -> tuple[Ints, Ints]:
         trace, lives = self._trace, self._lives
         events, segments = trace.events, trace.segments
-        own = (events.stream == stream) & ((events.size <= SMALL_SEGMENT) == small)
+        own = (events.stream == stream) & ((events.size <= SMALL_SEGMENT_BYTES) == small)
         grows = own & ((events.action == Action.SEGMENT_ALLOC) | (events.action == Action.SEGMENT_MAP))
         falls = own & ((events.action == Action.SEGMENT_FREE) | (events.action == Action.SEGMENT_UNMAP))
         kept = (segments.stream == stream) & (np.array([kind == "small" for kind in segments.kind], np.bool_) == small)
         reserved = _undone(np.where(grows, events.size, 0) - np.where(falls, events.size, 0), int(segments.size[kept].sum()))
-        mine = (lives.stream == stream) & ((lives.size <= SMALL) == small)
+        mine = (lives.stream == stream) & ((lives.size <= SMALL_BYTES) == small)
         return reserved - self._active(mine, lives.high), reserved - self._active(mine, lives.low)
 
     def _active(self, mine: Flags, size: Ints) -> Ints:

@@ -1,30 +1,22 @@
 """End levels and exact peaks of each device of a snapshot, by the backward walk.
 
-The end is known from the segments; undoing the events from there gives every level before, however much a full ring buffer dropped: the level
-after an event is the end less all later changes. A forward walk from zero is wrong by up to 27 % on real files. Requested and rounded
+Levels and rounding are those of `ingest.trace_levels`; a forward walk from zero is wrong by up to 27 % on real files. Requested and rounded
 sizes are never mixed: a trace holds requested ones only, so the rounded peak is an interval, exact for the blocks that live at the end.
-Rounding: `round_size`, `should_split` and `roundup_power2_next_division` of `c10/cuda/CUDACachingAllocator.cpp`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ingest.parsers.snapshot.columns import ACTIONS, STATES, SnapshotColumns
-
-Ints = npt.NDArray[np.int64]
+from ingest.trace_levels import Ints, backward, rounded, unsplit
 
 _ALLOC, _FREE_REQUESTED, _FREE_COMPLETED, _SEGMENT_ALLOC, _SEGMENT_FREE, _SEGMENT_MAP, _SEGMENT_UNMAP = range(7)
 _PENDING, _INACTIVE = STATES.index("active_pending_free"), STATES.index("inactive")
-_BLOCK_BYTES = 512
-_SMALL_BYTES = 2**20  # a remainder up to this stays in the block of a large request
-_OVERSIZE_BYTES = 20 * 2**20  # the same with max_split_size, for requests above it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,57 +56,21 @@ def _peaks(columns: SnapshotColumns, device: int, events: pa.Table, segments: pa
     active = state != _INACTIVE
     requested_end = int(_ints(blocks["requested_bytes"])[active].sum())
     rises, falls = (action == _SEGMENT_ALLOC) | (action == _SEGMENT_MAP), (action == _SEGMENT_FREE) | (action == _SEGMENT_UNMAP)
-    reserved = backward(size, rises, falls, reserved_end)
-    requested = backward(size, action == _ALLOC, action == _FREE_COMPLETED, requested_end)
+    born, ended = action == _ALLOC, action == _FREE_COMPLETED
+    reserved = backward(_change(size, rises, falls), reserved_end)
+    requested = backward(_change(size, born, ended), requested_end)
     opened = _opened(action, address)
-    expandable = bool(_any(segments["expandable"]))
+    flags = np.asarray(segments["expandable"].fill_null(False))
+    expandable = len(flags) > 0 and bool(flags.all())
     low = rounded(size, columns.settings)
     high = low + unsplit(size, columns.settings, expandable)
     exact = _last_allocs(action, address, opened, _ints(blocks["address"])[active], rounded_end[active])
     low, high = np.where(exact >= 0, exact, low), np.where(exact >= 0, exact, high)
-    levels = [backward(each, action == _ALLOC, action == _FREE_COMPLETED, int(rounded_end[active].sum())) for each in (low, high)]
+    levels = [backward(_change(each, born, ended), int(rounded_end[active].sum())) for each in (low, high)]
     return DevicePeaks(
         device, len(events), requested_end, int(rounded_end[state == 0].sum()), reserved_end, int(requested.max()), int(levels[0].max()),
         int(np.minimum(levels[1], reserved).max()), int(reserved.max()), int(requested.argmax()) - 1,
         _irregularities(columns, events, action, opened, state, bool((requested < 0).any() or (reserved < 0).any())))
-
-
-def backward(size: Ints, rises: npt.NDArray[np.bool_], falls: npt.NDArray[np.bool_], end: int) -> Ints:
-    """The level before the first event and after each one, from the level at the end."""
-    level = np.zeros(len(size) + 1, np.int64)
-    np.cumsum(np.where(rises, size, 0) - np.where(falls, size, 0), out=level[1:])
-    level += end - level[-1]
-    return level
-
-
-def rounded(size: Ints, settings: Mapping[str, Any]) -> Ints:
-    """The smallest block that serves each request."""
-    plain = np.maximum(-(-size // _BLOCK_BYTES) * _BLOCK_BYTES, _BLOCK_BYTES)
-    divisions = _divisions(settings)
-    if not divisions.any():
-        return plain
-    power = np.frexp(np.maximum(size, 1).astype(np.float64))[1] - 1
-    parts = divisions[np.clip(power - 20, 0, len(divisions) - 1)]
-    applies = (parts > 1) & (size > _BLOCK_BYTES * parts)
-    step = np.where(applies, (np.int64(1) << np.clip(power, 0, 62).astype(np.int64)) // np.maximum(parts, 1), _BLOCK_BYTES)
-    return np.where(applies, -(-size // step) * step, plain)
-
-
-def unsplit(size: Ints, settings: Mapping[str, Any], expandable: bool) -> Ints:
-    """The largest remainder that the allocator leaves in the block of each request."""
-    if expandable:
-        return np.zeros_like(size)
-    limit = settings.get("max_split_size")
-    largest = np.where(size >= limit, _OVERSIZE_BYTES, _SMALL_BYTES) if type(limit) is int and limit > 0 else np.full_like(size, _SMALL_BYTES)
-    return np.where(size > _SMALL_BYTES, largest, 0)
-
-
-def _divisions(settings: Mapping[str, Any]) -> Ints:
-    """Divisions of each power of two from 1 MiB up, of `roundup_power2_divisions`; one zero where there are none."""
-    given = settings.get("roundup_power2_divisions")
-    pairs = given.items() if isinstance(given, Mapping) else ()
-    known = sorted((int(key), value) for key, value in pairs if key.isdecimal() and len(key) < 7 and type(value) is int and 0 <= value < 2**31)
-    return np.array([value for _, value in known] or [0], np.int64)
 
 
 def _opened(action: Ints, address: Ints) -> Ints:
@@ -160,8 +116,8 @@ def _irregularities(columns: SnapshotColumns, events: pa.Table, action: Ints, op
     return {kind: count for kind, count in found.items() if count}
 
 
-def _any(flags: pa.ChunkedArray) -> bool:
-    return bool(np.asarray(flags.fill_null(False)).any())
+def _change(size: Ints, rises: npt.NDArray[np.bool_], falls: npt.NDArray[np.bool_]) -> Ints:
+    return np.where(rises, size, 0) - np.where(falls, size, 0)
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:

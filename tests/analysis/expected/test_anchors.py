@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.expected import expect_stages
-from analysis.expected.allocator import MIB, booked
+from analysis.expected.allocator import booked
 from analysis.expected.chunk import layer_saved
 from analysis.expected.environment import environment
 from analysis.expected.expect import read_run
@@ -15,6 +15,7 @@ from analysis.expected.parameters import Tensor, layer_tensors
 from analysis.expected.recompute import kept
 from analysis.expected.stage import stage_bytes
 from analysis.expected.workspaces import workspace_bytes
+from ingest.allocator import MIB
 
 V3 = {
     "hidden_size": 7168, "num_layers": 61, "num_attention_heads": 128, "seq_length": 4096, "micro_batch_size": 1, "padded_vocab_size": 129280,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pytest
 
 from analysis.snapshot.levels import Levels, levels, peak
 from analysis.snapshot.lives import BEFORE, Lives, lives
-from analysis.snapshot.rounding import rounded, segment_size, unsplit
 from analysis.snapshot.trace import Snapshot, Trace, from_columns
 from tests.analysis.snapshot.made import MIB, Maker
 
@@ -110,26 +108,6 @@ def test_the_block_at_the_end_tells_its_rounded_size() -> None:
     assert alive.low.tolist() == [2 * MIB + 512 * 1024, 3 * MIB + 512]
     assert alive.high.tolist() == [2 * MIB + 512 * 1024, 4 * MIB + 512]
     assert found.high[-1] == found.low[-1] == 2 * MIB + 512 * 1024
-
-
-@pytest.mark.parametrize(("size", "settings", "expected"), [
-    (1, {}, 512), (512, {}, 512), (513, {}, 1024), (0, {}, 512),
-    (1200 * 1024, {"roundup_power2_divisions": {"1": 4, "2": 0}}, 1280 * 1024),
-    (3 * MIB, {"roundup_power2_divisions": {"1": 4, "2": 2}}, 3 * MIB),
-    (3 * MIB + 1, {"roundup_power2_divisions": {"1": 4, "2": 2}}, 4 * MIB),
-    (2 * MIB, {"roundup_power2_divisions": {"1": 4, "2": 2}}, 2 * MIB),
-    (700, {"roundup_power2_divisions": {"1": 4}}, 1024),
-])
-def test_requests_are_rounded_as_the_allocator_does(size: int, settings: dict[str, Any], expected: int) -> None:
-    assert rounded(np.array([size], np.int64), settings).tolist() == [expected]
-
-
-def test_remainders_that_stay() -> None:
-    size = np.array([512, 2 * MIB, 200 * MIB], np.int64)
-    assert unsplit(size, {}, expandable=False).tolist() == [0, MIB, MIB]
-    assert unsplit(size, {"max_split_size": 128 * MIB}, expandable=False).tolist() == [0, MIB, 20 * MIB]
-    assert unsplit(size, {"max_split_size": -1}, expandable=True).tolist() == [0, 0, 0]
-    assert [segment_size(one) for one in (512, 2 * MIB, 11 * MIB)] == [2 * MIB, 20 * MIB, 12 * MIB]
 
 
 def test_no_trace_and_no_segment() -> None:

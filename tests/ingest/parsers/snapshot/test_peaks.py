@@ -8,12 +8,11 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ingest.parsers.snapshot import pickled
 from ingest.parsers.snapshot.limits import limits_for
-from ingest.parsers.snapshot.peaks import DevicePeaks, peaks, rounded, unsplit
+from ingest.parsers.snapshot.peaks import DevicePeaks, peaks
 from ingest.parsers.snapshot.reading import read_snapshot
 from sample_data.snapshots import write
 from tests.ingest.parsers.snapshot import made
@@ -65,20 +64,6 @@ def test_blocks_of_the_end_are_exact_and_others_an_interval() -> None:
              event("free_completed", BASE + 3 * MIB, 4 * MIB)]
     found, = of({"segments": [made.segment(BASE, blocks)], "device_traces": [trace]})
     assert (found.peak_requested_bytes, found.peak_allocated_low_bytes, found.peak_allocated_high_bytes) == (6 * MIB, 7 * MIB, 8 * MIB)
-
-
-@pytest.mark.parametrize(("size", "settings", "block"), [
-    (1, {}, 512), (512, {}, 512), (513, {}, 1024), (3 * MIB + 1, {}, 3 * MIB + 512), (0, {}, 512),
-    (1200 * 1024, {"roundup_power2_divisions": {"1": 4, "2": 4}}, 1280 * 1024), (100, {"roundup_power2_divisions": {"1": 4}}, 512)])
-def test_rounding(size: int, settings: dict[str, Any], block: int) -> None:
-    assert rounded(np.array([size]), settings).tolist() == [block]
-
-
-def test_what_stays_unsplit() -> None:
-    size = np.array([MIB, MIB + 1, 300 * MIB])
-    assert unsplit(size, {"max_split_size": -1}, False).tolist() == [0, MIB, MIB]
-    assert unsplit(size, {"max_split_size": 200 * MIB}, False).tolist() == [0, MIB, 20 * MIB]
-    assert unsplit(size, {}, True).tolist() == [0, 0, 0]
 
 
 def test_real_files(shared: Path) -> None:

@@ -10,7 +10,7 @@ to the SQL that DuckDB and Spark share. No DuckDB extension is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -85,19 +85,15 @@ def from_rows(rows: Mapping[str, Sequence[Row]], run: str = "file", artifact: st
     return _with_views(connection)
 
 
-def locked(source: Lake | duckdb.DuckDBPyConnection, prepare: Callable[[duckdb.DuckDBPyConnection], None] | None = None
-           ) -> duckdb.DuckDBPyConnection:
+def locked(source: Lake | duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """A connection for queries that people write: it reads the lake's files and nothing else, and its settings cannot be changed.
 
-    A connection that is given is locked itself: give one of your own. `prepare` may add tables before. Writing is kept out by
-    `analysis.query.ask`, which takes one SELECT.
+    A connection that is given is locked itself: give one of your own. Writing is kept out by `analysis.query.ask`, which takes one SELECT.
     """
     if isinstance(source, duckdb.DuckDBPyConnection):
         connection, uris = source, []
     else:
         connection, uris = connect(source), [uri for table in TABLES for uri in source.uris(table.name)]
-    if prepare is not None:
-        prepare(connection)
     connection.execute(f"SET allowed_paths = [{', '.join(_quoted(uri) for uri in uris)}]")
     for setting in _LOCKS:
         connection.execute(f"SET {setting}")

@@ -14,10 +14,13 @@ import duckdb
 
 from analysis import ledger_views, theory_views
 from analysis.computed import filled
+from analysis.snapshot import tables as snapshot_tables
 from ingest.errors import LedgerError
 
 ROW_LIMIT = 10_000
 SECONDS_LIMIT = 30.0
+COMPUTED = (theory_views, ledger_views, snapshot_tables)
+"""Modules of the tables that are worked out when a query names them; each offers `COLUMNS`, `GRAIN` and `make`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Answer:
 def ask(connection: duckdb.DuckDBPyConnection, query: str, *, rows: int = ROW_LIMIT, seconds: float = SECONDS_LIMIT) -> Answer:
     """The answer to one SELECT on a connection of `analysis.database.locked`. Raises LedgerError for anything else, an error in it, or a time-out."""
     statement = _only_select(connection, query)
-    for tables in (theory_views, ledger_views):
+    for tables in COMPUTED:
         filled(connection, query, tables.COLUMNS, tables.make)
     timer = threading.Timer(seconds, connection.interrupt)
     timer.start()

@@ -7,10 +7,8 @@ import io
 
 import streamlit as st
 
-from analysis import ledger_views, theory_views
 from analysis.database import VIEWS, locked
-from analysis.query import Answer, ask
-from analysis.snapshot.tables import PEAK_CLASSES, prepared_for
+from analysis.query import COMPUTED, Answer, ask
 from app_pages._shared import lake_root, lake_version, told_errors
 from ingest.lake import Lake
 from ingest.tables import TABLES
@@ -31,7 +29,7 @@ def show() -> None:
         asked = st.form_submit_button("Ask", type="primary", icon=":material/play_arrow:")
     if asked:
         with told_errors(), st.spinner("Asking"):
-            st.session_state["answer"] = ask(locked(Lake(lake_root()), prepared_for(query)), query, rows=ROWS)
+            st.session_state["answer"] = ask(locked(Lake(lake_root())), query, rows=ROWS)
     if answer := st.session_state.get("answer"):
         _answer(answer)
     _schema()
@@ -47,7 +45,7 @@ def _answer(answer: Answer) -> None:
 
 def _schema() -> None:
     with st.expander("Tables and views"):
-        st.text("views: " + ", ".join((*VIEWS, PEAK_CLASSES, *(theory_views.COLUMNS | ledger_views.COLUMNS))))
+        st.text("views: " + ", ".join((*VIEWS, *(name for tables in COMPUTED for name in tables.COLUMNS))))
         st.dataframe([{"table": table.name, "column": column.name, "type": column.type, "meaning": column.meaning}
                       for table in TABLES for column in table.own], hide_index=True, height=360)
 

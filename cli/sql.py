@@ -31,7 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Answer one query; says on stderr where rows were left off."""
     from analysis.database import locked
     from analysis.query import ask
-    from analysis.snapshot.tables import prepared_for
     from cli.opening import lake_of
 
     if arguments.rows < 1:
@@ -39,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (math.isfinite(arguments.seconds) and arguments.seconds > 0):
         raise LedgerError(f"--seconds is {arguments.seconds}; a number above 0 would fit")
     query = sys.stdin.read() if arguments.query == "-" else arguments.query
-    answer = ask(locked(lake_of(arguments.lake), prepared_for(query)), query, rows=arguments.rows, seconds=arguments.seconds)
+    answer = ask(locked(lake_of(arguments.lake)), query, rows=arguments.rows, seconds=arguments.seconds)
     _show(answer, arguments.format)
     if answer.capped:
         print(f"hbmledger: only the first {len(answer.rows)} rows are shown; --rows N shows more", file=sys.stderr)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis import ledger_views, theory_views
+from analysis.query import COMPUTED
 from ingest.tables import TABLES, Column, Table
 
 TARGET = Path(__file__).with_name("schema.md")
-COLUMNS = theory_views.COLUMNS | ledger_views.COLUMNS
-GRAIN = theory_views.GRAIN | ledger_views.GRAIN
+COLUMNS = {name: columns for tables in COMPUTED for name, columns in tables.COLUMNS.items()}
+GRAIN = {name: grain for tables in COMPUTED for name, grain in tables.GRAIN.items()}
 _HEAD = """\
 # Schema
 
-Generated from `ingest/tables.py` and `analysis/*_views.py` by `docs/make_schema.py`; do not edit.
+Generated from `ingest/tables.py` and the tables of `analysis.query.COMPUTED` by `docs/make_schema.py`; do not edit.
 
 Every table is a Delta table of the lake and a view of the same name in `hbmledger sql`. Sizes are bytes, times of a step milliseconds; absent is
 null, never 0 or -1. `timestamp` is in microseconds without a zone: the artifact's own clock, and UTC for `artifacts.ingested_at`.

@@ -6,11 +6,10 @@ answer, not a lake. A snapshot of which only the summary was kept has no rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
+from analysis.computed import Columns, Row
 from analysis.snapshot.stored import Stored, from_lake, stored
 from analysis.snapshot.view import devices
 from ingest.errors import LedgerError
@@ -18,22 +17,21 @@ from ingest.errors import LedgerError
 if TYPE_CHECKING:
     import duckdb
 
-PEAK_CLASSES = "snapshot_peak_classes"
-_SCHEMA = pa.schema([("run", pa.string()), ("run_index", pa.int32()), ("artifact", pa.string()), ("rank", pa.int32()), ("device", pa.int32()),
-                     ("peak_event", pa.int64()), ("class", pa.string()), ("bytes", pa.int64()), ("blocks", pa.int64()), ("ratio", pa.float64())])
+COLUMNS: dict[str, Columns] = {
+    "snapshot_peak_classes": (
+        ("run", "string", "name of the run"), ("run_index", "int32", "which attempt of the run, from 0"),
+        ("artifact", "string", "the snapshot's artifact"), ("rank", "int32", "global rank that wrote it"), ("device", "int32", "device index"),
+        ("peak_event", "int64", "event after which requested peaks, -1 where that was before the trace"),
+        ("class", "string", "weights, activations, ... by the rules of docs/methods/snapshot.md"),
+        ("bytes", "int64", "requested bytes of the class then"),
+        ("blocks", "int64", "blocks of the class then"), ("ratio", "double", "share of the peak")),
+}
+GRAIN = {"snapshot_peak_classes": "one class at the peak of one device of a stored snapshot; none where only its summary was kept"}
 
 
-def prepared_for(query: str) -> Callable[[duckdb.DuckDBPyConnection], None] | None:
-    """What makes the computed tables that a query names; null where it names none."""
-    return with_peak_classes if PEAK_CLASSES in query.lower() else None
-
-
-def with_peak_classes(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the table `snapshot_peak_classes` on a connection that is not locked yet."""
-    rows = [row for one in stored(connection) for row in peak_class_rows(connection, one)]
-    connection.register("peak_class_rows", pa.Table.from_pylist(rows, schema=_SCHEMA))
-    connection.execute(f"CREATE TABLE {PEAK_CLASSES} AS SELECT * FROM peak_class_rows")
-    connection.unregister("peak_class_rows")
+def make(connection: duckdb.DuckDBPyConnection, wanted: list[str]) -> Mapping[str, Iterable[Row]]:
+    """The rows of the tables wanted."""
+    return {name: [row for one in stored(connection) for row in peak_class_rows(connection, one)] for name in wanted}
 
 
 def peak_class_rows(connection: duckdb.DuckDBPyConnection, one: Stored) -> list[dict[str, Any]]:

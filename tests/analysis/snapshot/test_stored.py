@@ -10,7 +10,6 @@ from analysis.database import connect, locked, records
 from analysis.query import ask
 from analysis.snapshot.report import device_json
 from analysis.snapshot.stored import from_lake, stored
-from analysis.snapshot.tables import prepared_for
 from analysis.snapshot.trace import from_columns
 from analysis.snapshot.view import devices
 from ingest.errors import LedgerError
@@ -40,6 +39,9 @@ def test_the_lake_answers_as_the_file_does(lake: Lake) -> None:
         read = devices(from_columns(read_snapshot(Path(one.path))))[0]
         assert device_json(again) == device_json(read)
         assert (one.peak_requested_bytes, one.peak_reserved_bytes) == (read.peak.bytes, int(read.levels.reserved.max()))
+        kept = connection.execute("SELECT peak_allocated_low_bytes, peak_allocated_high_bytes FROM snapshot_devices WHERE artifact = ?",
+                                  [one.artifact])
+        assert kept.fetchall() == [(int(read.levels.low.max()), int(read.levels.high.max()))]
 
 
 def test_the_view_gives_the_levels_of_every_event(lake: Lake) -> None:
@@ -56,13 +58,13 @@ def test_the_view_gives_the_levels_of_every_event(lake: Lake) -> None:
 
 def test_classes_at_the_peak_are_a_table_for_those_who_name_it(lake: Lake) -> None:
     query = "SELECT rank, class, bytes FROM snapshot_peak_classes ORDER BY rank, bytes DESC, class"
-    found = ask(locked(lake, prepared_for(query)), query)
+    found = ask(locked(lake), query)
     one = stored(connect(lake))[0]
     device = devices(from_lake(connect(lake), one.artifact, one.device))[0]
     expected = sorted(((0, share.name, share.bytes) for share in device.by_class(device.peak.event)), key=lambda row: (-row[2], row[1]))
     assert [row for row in found.rows if row[0] == 0] == expected
     assert {row[0] for row in found.rows} == {0, 128}
-    assert prepared_for("SELECT 1") is None
+    assert ask(locked(lake), "DESCRIBE snapshot_peak_classes").rows[6][0] == "class"
 
 
 def test_an_unknown_artifact_is_told(lake: Lake) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.theory.arguments import Args, fraction, whole
+from analysis.theory.resident import half_gradients
 from ingest.errors import LedgerError
 
 
@@ -88,7 +89,7 @@ def read_options(args: Args) -> Options:
     cp = whole(args, "context_parallel_size", 1)
     return Options(
         tp=tp, cp=cp, sequence_parallel=bool(args.get("sequence_parallel")) and tp > 1, sequence=sequence, micro_batch=micro,
-        weight_bytes=2 if bf16 or fp16 else 4, gradient_bytes=_gradient_bytes(args, bf16, fp16), half=bf16 or fp16,
+        weight_bytes=2 if bf16 or fp16 else 4, gradient_bytes=2 if half_gradients(args) else 4, half=bf16 or fp16,
         distributed_optimizer=bool(args.get("use_distributed_optimizer") or sharding),
         instances=whole(args, "num_distributed_optimizer_instances", 1),
         optimizer=str(args.get("optimizer") or "adam"), precision_aware=bool(args.get("use_precision_aware_optimizer")),
@@ -152,15 +153,6 @@ def _sharding(args: Args) -> str | None:
         return str(args.get("data_parallel_sharding_strategy") or "no_shard")
     stage = whole(args, "zero_stage", 0, least=0) if args.get("deepspeed") else 0
     return _ZERO_STAGES[min(stage, 3)]
-
-
-def _gradient_bytes(args: Args, bf16: bool, fp16: bool) -> int:
-    """bf16 switches fp32 accumulation on by itself; fp16 does not."""
-    if args.get("grad_reduce_in_bf16"):
-        return 2
-    if args.get("accumulate_allreduce_grads_in_fp32") or bf16 or not fp16:
-        return 4
-    return 2
 
 
 def _moments(args: Args) -> tuple[int, int]:

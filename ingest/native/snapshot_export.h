@@ -38,31 +38,22 @@ static uint8_t *no_bits(whole_scan *w, size_t count) {
 }
 
 /* A column in which -1 is no value. */
-static column nullable32(whole_scan *w, int32_t *data, size_t count) {
-    column c = {.data = data};
-    for (size_t i = 0; i < count; i++) c.nulls += data[i] < 0;
-    if (!c.nulls) return c;
-    uint8_t *valid = no_bits(w, count);
-    for (size_t i = 0; i < count; i++) {
-        valid[i / 8] |= (uint8_t)((data[i] >= 0) << (i % 8));
-        if (data[i] < 0) data[i] = 0;
+#define NULLABLE(name, type)                                            \
+    static column name(whole_scan *w, type *data, size_t count) {       \
+        column c = {.data = data};                                      \
+        for (size_t i = 0; i < count; i++) c.nulls += data[i] < 0;      \
+        if (!c.nulls) return c;                                         \
+        uint8_t *valid = no_bits(w, count);                             \
+        for (size_t i = 0; i < count; i++) {                            \
+            valid[i / 8] |= (uint8_t)((data[i] >= 0) << (i % 8));       \
+            if (data[i] < 0) data[i] = 0;                               \
+        }                                                               \
+        c.valid = valid;                                                \
+        return c;                                                       \
     }
-    c.valid = valid;
-    return c;
-}
-
-static column nullable64(whole_scan *w, int64_t *data, size_t count) {
-    column c = {.data = data};
-    for (size_t i = 0; i < count; i++) c.nulls += data[i] < 0;
-    if (!c.nulls) return c;
-    uint8_t *valid = no_bits(w, count);
-    for (size_t i = 0; i < count; i++) {
-        valid[i / 8] |= (uint8_t)((data[i] >= 0) << (i % 8));
-        if (data[i] < 0) data[i] = 0;
-    }
-    c.valid = valid;
-    return c;
-}
+NULLABLE(nullable32, int32_t)
+NULLABLE(nullable64, int64_t)
+#undef NULLABLE
 
 static column flags(whole_scan *w, const int8_t *data, size_t count) {
     uint8_t *set = no_bits(w, count), *valid = no_bits(w, count);

@@ -6,14 +6,12 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from cli import main
-from tests.browser.driving import CHROMIUM, DRIVER, browsing, shows
+from tests.browser.driving import NEEDS_BROWSER, browsing, shows
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="needs chromium and chromedriver on the path")]
+pytestmark = NEEDS_BROWSER
 
 
 def test_it_opens_from_disk_without_a_network(tmp_path, capsys):

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-import pytest
-
 from analysis.verdict import size_text
 from sample_data.snapshots import write
-from tests.browser.driving import CHROMIUM, DRIVER, browsing, clicked, drawn, requests_elsewhere, serving, shows, uploaded, waited
+from tests.browser.driving import NEEDS_BROWSER, clicked, drawn, requests_elsewhere, shows, uploaded, waited
 from tests.test_app_snapshot import snapshot
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="needs chromium and chromedriver on the path")]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """The address of an app on an empty lake."""
-    with serving(tmp_path / "lake", tmp_path) as address:
-        yield address
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
-    """A browser of this test alone."""
-    with browsing(tmp_path) as driver:
-        yield driver
+pytestmark = NEEDS_BROWSER
 
 
 def chosen(browser: Any, label: str, option: str) -> None:

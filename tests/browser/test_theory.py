@@ -11,11 +11,11 @@ import pytest
 
 from ingest.lake import Lake
 from ingest.pipeline import ingest
-from tests.browser.driving import CHROMIUM, DRIVER, browsing, drawn, requests_elsewhere, serving, shows
+from tests.browser.driving import NEEDS_BROWSER, browsing, drawn, requests_elsewhere, serving, shows
 
 SAMPLE = Path(__file__).resolve().parent.parent.parent / "sample_data/dense_7b5_pp2/train.log"
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="needs chromium and chromedriver on the path")]
+pytestmark = NEEDS_BROWSER
 
 
 @pytest.fixture

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-import pytest
-
-from tests.browser.driving import CHROMIUM, DRIVER, browsing, clicked, drawn, requests_elsewhere, serving, shows, uploaded
+from tests.browser.driving import NEEDS_BROWSER, clicked, drawn, requests_elsewhere, shows, uploaded
 
 SAMPLES = Path(__file__).resolve().parent.parent.parent / "sample_data"
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="needs chromium and chromedriver on the path")]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """The address of an app on an empty lake."""
-    with serving(tmp_path / "lake", tmp_path) as address:
-        yield address
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
-    """A browser of this test alone."""
-    with browsing(tmp_path) as driver:
-        yield driver
+pytestmark = NEEDS_BROWSER
 
 
 def test_an_uploaded_log_shows_its_numbers(server: str, browser: Any) -> None:

@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, sqrt
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analysis.rows import Source
 
 _Z = 1.959964
 
@@ -27,20 +31,21 @@ def wilson(hits: float, of: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """How many starts of a run ran out of memory, and the 95 % interval of the chance of one start."""
+    """How many starts of a run ran out of memory, the 95 % interval of the chance of one start, and where the first error stands."""
 
     starts: int
     died: int
     low: float
     high: float
+    source: Source | None = None
 
 
-def starts(died: Sequence[bool]) -> Starts | None:
+def starts(died: Sequence[bool], source: Source | None = None) -> Starts | None:
     """Two restarts are two samples of fragmentation and routing; one start says nothing about a chance."""
     if len(died) < 2:
         return None
     low, high = wilson(sum(died), len(died))
-    return Starts(len(died), sum(died), low, high)
+    return Starts(len(died), sum(died), low, high, source)
 
 
 def effective(steps: int, correlation: float | None) -> float:

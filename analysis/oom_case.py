@@ -92,7 +92,7 @@ def _torch(numbers: Mapping[str, int], others: int, before: Before, cached: Cach
     if unused >= short and not (outside and outside.figures["excess_bytes"] > unused):
         return _cached(asked or 0, free, unused, cached)
     return outside or Verdict(
-        "A", "neither the cache nor what lies outside torch would have let it fit: the device is full of live bytes",
+        "A", "neither the cache nor what lies outside torch would have let it fit: live bytes and the request together are more than the device",
         {"short_bytes": short, "reserved_unallocated_bytes": unused})
 
 

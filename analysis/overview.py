@@ -65,6 +65,13 @@ WHERE attempt.run = ?
 GROUP BY attempt.run_index
 ORDER BY attempt.run_index
 """
+_FIRST_ERROR = """
+SELECT COALESCE(artifacts.path, event.artifact) AS path, event.line
+FROM oom_events AS event LEFT JOIN artifacts ON artifacts.artifact = event.artifact
+WHERE event.run = ?
+ORDER BY event.run_index, event.artifact, event.line
+LIMIT 1
+"""
 _NO_COMMUNICATION = "no line and no setting of NCCL, RCCL or HCCL in the artifacts: run with NCCL_DEBUG=INFO"
 _ARTIFACTS = "SELECT DISTINCT path FROM artifacts WHERE run = ? ORDER BY path"
 
@@ -103,7 +110,8 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     ledger = ledger_of(expected_of(args, facts.num_microbatches, environment, facts.gpu_name), ranks, theory)
     missing = {"gap": ledger.expected.reason or "no rank's peak is known"} if not ledger.gaps else {}
     found = replace(found, ledger=ledger, not_measurable=found.not_measurable | missing)
-    found = replace(found, starts=starts([bool(row["died"]) for row in records(connection, _STARTS, [run])]))
+    first = next((Source(row["path"], row["line"]) for row in records(connection, _FIRST_ERROR, [run])), None)
+    found = replace(found, starts=starts([bool(row["died"]) for row in records(connection, _STARTS, [run])], first))
     return replace(found, findings=findings(seen_of(connection, found, environment)))
 
 

@@ -162,12 +162,12 @@ def _worst(stages: Sequence[PlannedStage]) -> Fit:
 
 
 def saver(expected: Expected, before: Before) -> Saver:
-    """What a change saves on the fullest rank, null where it is refused or the ledger is not known."""
-    def saved(change: Mapping[str, Any]) -> int | None:
+    """What a change saves on the fullest rank, or why it is refused; null where the ledger is not known."""
+    def saved(change: Mapping[str, Any]) -> int | str | None:
         try:
-            return plan(expected, before, change).saved_bytes
-        except LedgerError:
-            return None
+            return plan(expected, before, change).saved_bytes if expected.stages else None
+        except LedgerError as error:
+            return error.what
     return saved
 
 
@@ -179,11 +179,8 @@ def sensitivity(seen: Seen, expected: Expected, before: Before) -> tuple[Sensiti
 
 def _sensitivity(name: str, seen: Seen, expected: Expected, before: Before) -> Sensitivity:
     action = ACTIONS[name]
-    change, refused, saved = action.change(seen), action.hindered(seen), None
-    if refused is None:
-        try:
-            saved = plan(expected, before, change).saved_bytes
-        except LedgerError as error:
-            refused = error.what
+    change, hindered = action.change(seen), action.hindered(seen)
+    answer = hindered or saver(expected, before)(change)
+    saved, refused = (None, answer) if isinstance(answer, str) else (answer, None)
     return Sensitivity(name, action.sentence, dict(change), saved, refused, action.computation, action.communication, action.complexity,
                        action.fails_when)

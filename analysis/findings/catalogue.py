@@ -197,6 +197,9 @@ def advise(seen: Seen, symptom: str) -> tuple[tuple[Advice, ...], tuple[Useless,
             continue
         change = action.change(seen)
         saved = seen.saved(change) if change else None
+        if isinstance(saved, str):
+            useless.append(Useless(name, f"refused: {saved}"))
+            continue
         if saved is not None and saved <= 0:
             useless.append(Useless(name, "it would save nothing on the fullest rank"))
             continue

@@ -11,6 +11,8 @@ from analysis.verdict import size_text
 
 _SYMPTOMS = {"A": "activations", "B": "fragmentation", "B1": "fragmentation", "B2": "fragmentation", "B3": "fragmentation", "C": "outside",
              "D": "giant", "E": "not_torch", "F": "host", "G": "cap"}
+_LARGE = 0.2
+"""A request of this share of the device is a class of its own."""
 _CANNOT = {"A": "allocator settings cannot help", "B": "more recompute cannot help", "C": "recompute and allocator settings cannot help",
            "D": "allocator settings cannot help", "E": "fewer activations alone cannot help", "F": "device settings cannot help"}
 
@@ -31,9 +33,18 @@ def _died(seen: Seen) -> Iterator[Finding]:
 
 
 def _symptom(seen: Seen, case: str, event: Oom) -> str | None:
-    """A full device that dies before its first step is full of what stays."""
-    begun = any(rank.iteration for rank in seen.overview.ranks) or event.iteration or seen.overview.configuration.last_iteration
-    return "resident" if case == "A" and not begun else _SYMPTOMS.get(case)
+    """A full device that dies before its first reading is full of what stays; a request that is itself large is the one to cut up."""
+    if case != "A":
+        return _SYMPTOMS.get(case)
+    if _large(event):
+        return "giant"
+    begun = seen.overview.ranks or event.iteration or seen.overview.configuration.last_iteration
+    return "activations" if begun else "resident"
+
+
+def _large(event: Oom) -> bool:
+    asked, capacity = event.numbers.get("requested_bytes"), event.numbers.get("capacity_bytes")
+    return bool(asked and capacity and asked >= _LARGE * capacity)
 
 
 def _who(one: Oom) -> str:
@@ -43,7 +54,8 @@ def _who(one: Oom) -> str:
 def _asked(one: Oom) -> str:
     asked = one.numbers.get("requested_bytes")
     when = f" at iteration {one.iteration}" if one.iteration is not None else ""
-    return when + (f", asking for {size_text(asked)}" if asked is not None else "")
+    share = f", {asked / one.numbers['capacity_bytes']:.0%} of the device" if asked is not None and _large(one) else ""
+    return when + (f", asking for {size_text(asked)}{share}" if asked is not None else "")
 
 
 def _others(events: list[Oom]) -> str:
@@ -55,7 +67,7 @@ def _starts(seen: Seen) -> Iterator[Finding]:
     if tried and tried.died:
         sentence = (f"{tried.died} of {tried.starts} starts of this run ran out of memory: the chance of a start lies between {tried.low:.0%} and "
                     f"{tried.high:.0%} (95 %). What one start survived says little about the next.")
-        yield Finding("starts_die", "warning", "proven", sentence, tuple(one.source for one in seen.overview.ooms[:1]))
+        yield Finding("starts_die", "warning", "proven", sentence, (tried.source,) if tried.source else ())
 
 
 RULES = (Rule("starts_die", "The same run dies in some of its starts", "methods/oom.md", _starts),

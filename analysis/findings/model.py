@@ -54,8 +54,8 @@ class Finding:
     useless: tuple[Useless, ...] = ()
 
 
-Saver = Callable[[Mapping[str, Any]], int | None]
-"""Bytes that a change of arguments saves on the fullest rank, null where it cannot be simulated."""
+Saver = Callable[[Mapping[str, Any]], int | str | None]
+"""Bytes that a change of arguments saves on the fullest rank, or why Megatron would refuse it; null where the run's ledger is not known."""
 
 
 @dataclass(frozen=True, slots=True)

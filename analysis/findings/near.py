@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -12,6 +13,8 @@ from analysis.rows import Near, Rank, Riser, Source
 from analysis.verdict import size_text
 
 _DIAGNOSIS = "methods/headroom.md"
+_ASIDE = re.compile(r"checkpoint|load|eval|valid|init|setup", re.IGNORECASE)
+"""Phases that are no training step; of other labels that people print nothing is known."""
 _TALL = 0.02
 """A staircase is worth a sentence from 2 % of capacity on."""
 
@@ -96,7 +99,7 @@ def _with(steps: list[Riser]) -> str:
 
 def _masked(seen: Seen) -> Iterator[Finding]:
     for rank in seen.overview.ranks:
-        if rank.peak_phase and rank.peak_phase != "train":
+        if rank.peak_phase and _ASIDE.search(rank.peak_phase):
             yield Finding("peak_outside_training", "note", "proven", f"The peak of {rank.name} dates from {rank.peak_phase.replace('_', ' ')}, not "
                           "from a training step; a maximum that is never reset hides the steps behind it.", (rank.peak_source,))
             return

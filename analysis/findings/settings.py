@@ -47,7 +47,8 @@ def _native_loss(seen: Seen) -> Iterator[Finding]:
 def _microbatches(seen: Seen) -> Iterator[Finding]:
     facts = seen.overview.configuration
     if facts.pp and facts.pp > 1 and facts.num_microbatches and facts.num_microbatches < facts.pp:
-        yield _note("fewer_microbatches_than_stages", f"{facts.num_microbatches} micro-batches on {facts.pp} stages: the pipeline never fills; more "
+        count = f"{facts.num_microbatches} micro-batch{'es' * (facts.num_microbatches > 1)}"
+        yield _note("fewer_microbatches_than_stages", f"{count} on {facts.pp} stages: the pipeline never fills; more "
                     "micro-batches cost activations only until there are as many as stages, and shorten the bubble.", "global_batch_size")(seen)
 
 

@@ -187,6 +187,41 @@ def test_findings_come_worst_first_and_carry_their_lines():
     assert found[0].evidence[0].line
 
 
+def test_a_large_request_is_the_one_to_cut_up():
+    large = oom(requested_bytes=30 * GIB, free_bytes=20 * GIB, allocated_bytes=56 * GIB)
+    (one,) = (one for one in findings(seen_of(large)) if one.id == "oom_a")
+    assert "38% of the device" in one.sentence
+    assert [advice.action for advice in one.actions] == ["chunk_operation"]
+    (one,) = (one for one in findings(seen_of(oom(allocated_bytes=76 * GIB))) if one.id == "oom_a")
+    assert one.actions[0].action == "smaller_micro_batch"
+
+
+def test_a_start_that_died_shows_its_line_from_any_start():
+    rows = restarted(1)
+    found = overview(from_rows(rows, run="made"), "made", 2)
+    (one,) = (one for one in found.findings if one.id == "starts_die")
+    assert one.evidence == (Source("made", 9),)
+
+
+def test_a_layout_that_is_refused_is_not_advised():
+    seen = replace(seen_of(steps([74] * 6)), saved=lambda change: "argument x does not divide" if "tensor_model_parallel_size" in change else None)
+    advice, useless = advise(seen, "activations")
+    assert "more_tensor_parallel" not in {one.action for one in advice}
+    assert ("more_tensor_parallel", "refused: argument x does not divide") in {(one.action, one.reason) for one in useless}
+
+
+def test_labels_of_people_are_no_masked_peaks():
+    rows = {"rank_memory": [memory(0, line=1, peak=20), memory(0, line=2, peak=30, phase="after_train", iteration=11)]}
+    assert "peak_outside_training" not in ids(seen_of(rows))
+
+
+def test_an_argument_that_the_formula_writes_itself_is_no_contradiction():
+    said = Disagreement("mutated_argument", "num_query_groups is printed as 1")
+    seen = seen_of({**dense_run(), **THEORY})
+    card = Branch(Card("without_sp", ("G06",), (), "proven", (), (said,)), Source("train.log", 50))
+    assert "theory_contradicts_arguments" not in ids(replace(seen, overview=replace(seen.overview, branch=card)))
+
+
 def test_actions_say_where_they_would_save_nothing():
     seen = seen_of(steps([74] * 6), micro_batch_size=1, use_distributed_optimizer=True)
     advice, useless = advise(seen, "activations")

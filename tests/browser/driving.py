@@ -93,12 +93,15 @@ def shows(browser: Any, *words: str) -> str:
 
 
 def clicked(browser: Any, words: str) -> None:
-    """Click the button or link with these words, once it is there."""
+    """Click the button or link with these words, once it is there and takes clicks: a form takes none while its files are under way."""
     from selenium.common.exceptions import WebDriverException
 
     def click() -> bool:
         try:
-            browser.find_element("xpath", f"//*[self::button or self::a][contains(normalize-space(.), '{words}')]").click()
+            found = browser.find_element("xpath", f"//*[self::button or self::a][contains(normalize-space(.), '{words}')]")
+            if not found.is_enabled():
+                return False
+            found.click()
         except WebDriverException:
             return False
         return True

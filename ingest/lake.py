@@ -11,6 +11,7 @@ How a batch becomes visible, all of it or nothing, however many hosts write and 
    closed end of its source and whose end is the source's largest end. What step 1 left without step 2 is in no answer.
 
 An artifact's name holds a hash of the piece's content, so that rows left by a run that died are never taken for those of other bytes.
+A lake in an object store (`s3://bucket/prefix`, see `ingest.object_store`) is written by the same commits.
 Not "check, then append": two hosts that both see nothing would both append.
 """
 
@@ -30,13 +31,17 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from ingest import object_store
 from ingest.errors import LedgerError
 from ingest.tables import BY_NAME, arrow_schema
+from ingest.transactions import Transactions
 
 if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
     from ingest.parsers.base import Row
 
 PARTITION = ["month", "cluster"]
@@ -87,6 +92,7 @@ class Lake:
 
     def __init__(self, root: str | Path) -> None:
         self.root = str(root)
+        self._transactions = Transactions()
         if "://" not in self.root and (bad := re.search(r"[\[\]]|%[0-9A-Fa-f]{2}", str(Path(self.root).absolute()))):
             raise LedgerError(f"the table format cannot address a folder with {bad[0]!r} in its path", where=self.root,
                               todo="name another place with --lake DIR")
@@ -98,17 +104,42 @@ class Lake:
     def create(self) -> None:
         """Make the lake where it is not there yet. Raises `LedgerError` where the place cannot be written."""
         try:
-            if "://" not in self.root:
+            if self._options is None:
                 Path(self.root).mkdir(parents=True, exist_ok=True)
+            elif not self.exists():
+                object_store.try_conditional_writes(self.root, self._options)
             self._opened("artifacts")
         except (OSError, DeltaError) as error:
-            raise LedgerError(f"the lake cannot be written: {_first_line(error)}", where=self.root,
+            raise LedgerError(f"the lake cannot be written: {sentence(error)}", where=self.root,
                               todo="name another place with --lake DIR") from error
 
     def uris(self, table: str) -> list[str]:
-        """Parquet files of the newest version of a table; none where it does not exist yet."""
+        """Parquet files of the newest version of a table, as DuckDB names them; none where it does not exist yet.
+
+        Those of an object store are `lake://TABLE/...` of `file_system`; `addresses` has the store's own names.
+        """
         handle = self._open(table)
-        return [] if handle is None else [_plain_path(uri, handle.table_uri) for uri in handle.file_uris()]
+        if handle is None or self._options is None:
+            return [] if handle is None else [_plain_path(uri, handle.table_uri) for uri in handle.file_uris()]
+        actions = pa.table(handle.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
+        sizes = {f"{table}/{unquote(action['path'])}": int(action["size_bytes"]) for action in actions}
+        self._sizes.update(sizes)
+        return [f"lake://{name}" for name in sizes]
+
+    def addresses(self, table: str) -> list[str]:
+        """The same files by their paths or addresses (`s3://...`), for other engines."""
+        return [f"{self.root}/{uri.removeprefix('lake://')}" if uri.startswith("lake://") else uri for uri in self.uris(table)]
+
+    def file_system(self) -> AbstractFileSystem | None:
+        """What DuckDB has to register to read `uris`; null for a folder. Raises LedgerError where the package for it is missing."""
+        if self._options is None:
+            return None
+        try:
+            from ingest.lake_files import LakeFiles
+        except ModuleNotFoundError as error:
+            raise LedgerError("reading a lake in an object store needs the package fsspec", where=self.root,
+                              todo="pip install 'hbmledger[objectstore]'") from error
+        return LakeFiles(self.root, self._options, self._sizes)
 
     def version(self) -> str:
         """Changes with every commit that readers can see; `none` where there is no lake."""
@@ -139,7 +170,8 @@ class Lake:
         pieces = [piece for piece in pieces if piece["artifact"] in here]
         for attempt in range(_TRIES):
             handle = self._opened(name)
-            reached = {piece["artifact"] for piece in pieces if _version(handle, piece) >= piece["end_bytes"]}
+            versions = self._transactions.reached(handle, {_app_id(piece) for piece in pieces})
+            reached = {piece["artifact"] for piece in pieces if versions.get(_app_id(piece), -1) >= piece["end_bytes"]}
             written = _present(handle, name, reached)
             todo = rows.filter(pc.invert(pc.is_in(rows["artifact"], pa.array(sorted(written), pa.string())))) if written else rows
             if not todo.num_rows:
@@ -155,31 +187,37 @@ class Lake:
         for attempt in range(_TRIES):
             handle = self._opened("artifacts")
             left_out |= self._ahead(handle, pieces, expected)
-            todo = [piece for piece in pieces if piece["source"] not in left_out and _version(handle, piece) < piece["end_bytes"]]
+            versions = self._transactions.reached(handle, {_app_id(piece) for piece in pieces})
+            todo = [piece for piece in pieces if piece["source"] not in left_out and versions.get(_app_id(piece), -1) < piece["end_bytes"]]
             if not todo or _write(handle, pa.Table.from_pylist(todo, schema=arrow_schema("artifacts")), todo, attempt):
                 return left_out
         raise _busy(self.root)
 
-    @staticmethod
-    def _ahead(handle: DeltaTable, pieces: Iterable[Row], expected: dict[str, int | None]) -> set[str]:
+    def _ahead(self, handle: DeltaTable, pieces: Iterable[Row], expected: dict[str, int | None]) -> set[str]:
         """Sources that no longer stand where they were read from."""
         sources = {piece["source"] for piece in pieces}
-        return {source for source in sources if handle.transaction_version(source) != expected.get(source)}
+        standing = self._transactions.reached(handle, sources)
+        return {source for source in sources if standing.get(source) != expected.get(source)}
 
     def _address(self, table: str) -> str:
         return f"{self.root.rstrip('/')}/{table}"
 
     def _open(self, table: str) -> DeltaTable | None:
         try:
-            return DeltaTable(self._address(table))
+            return DeltaTable(self._address(table), storage_options=self._options)
         except TableNotFoundError as error:
-            if "://" not in self.root and next(Path(self._address(table)).rglob("*.parquet"), None) is not None:
+            if self._holds_parquet(table):
                 raise LedgerError(f"the log of the table {table} (_delta_log) is lost; its rows cannot be told from left-overs", where=self.root,
                                   todo="put it back from a copy, or ingest the files into a new lake") from error
             return None
-        except DeltaError as error:
-            raise LedgerError(f"the table {table} cannot be opened: {_first_line(error)}", where=self.root,
-                              todo="is this a lake of hbmledger?") from error
+        except (OSError, DeltaError) as error:
+            todo = "is this a lake of hbmledger?" if self._options is None else "check the address, the credentials and the way to the store"
+            raise LedgerError(f"the table {table} cannot be opened: {sentence(error)}", where=self.root, todo=todo) from error
+
+    def _holds_parquet(self, table: str) -> bool:
+        if self._options is None:
+            return next(Path(self._address(table)).rglob("*.parquet"), None) is not None
+        return object_store.holds_parquet(self._address(table), self._options)
 
     def _opened(self, table: str) -> DeltaTable:
         """Open a table, made where it is not there; another host may make it at the same moment."""
@@ -188,7 +226,8 @@ class Lake:
                 return handle
             try:
                 DeltaTable.create(
-                    self._address(table), schema=arrow_schema(table), mode="ignore", partition_by=PARTITION, description=BY_NAME[table].grain
+                    self._address(table), schema=arrow_schema(table), mode="ignore", partition_by=PARTITION, description=BY_NAME[table].grain,
+                    storage_options=self._options,
                 )
             except DeltaError:
                 time.sleep(random.uniform(0.01, 0.05))
@@ -211,7 +250,7 @@ def _write(handle: DeltaTable, rows: pa.Table, pieces: Sequence[Row], attempt: i
         time.sleep(random.uniform(0.0, min(0.02 * 2**attempt, 1.0)))
         return False
     except (OSError, DeltaError) as error:
-        raise LedgerError(f"the lake cannot be written: {_first_line(error)}", where=handle.table_uri, todo="check space and permissions") from error
+        raise LedgerError(f"the lake cannot be written: {sentence(error)}", where=handle.table_uri, todo="check space and permissions") from error
     return True
 
 
@@ -219,29 +258,32 @@ def _app_id(piece: Row) -> str:
     return f"{piece['source']}{_ENDINGS[piece['status']]}"
 
 
-def _version(handle: DeltaTable, piece: Row) -> int:
-    version = handle.transaction_version(_app_id(piece))
-    return -1 if version is None else int(version)
-
-
 def _present(handle: DeltaTable, name: str, artifacts: set[str]) -> set[str]:
     """Which of these pieces have rows in a table: asked only where a transaction says that some may."""
     if not artifacts:
         return set()
-    wanted = pc.field("artifact").isin(sorted(artifacts))
-    found = _dataset(handle, name).to_table(columns=["artifact"], filter=wanted)
-    return set(pc.unique(found["artifact"]).to_pylist())
+    return set(pc.unique(_read(handle, name, ["artifact"], sorted(artifacts))["artifact"]).to_pylist())
 
 
-def _dataset(handle: DeltaTable, name: str) -> ds.Dataset:
-    """The rows of a table's newest version. Local files are read by Arrow itself: its threads, where they read through delta-rs, may still hold
-    Python objects when the process ends, and abort it (about one end in fifteen on a busy machine, deltalake 1.6.6 with pyarrow 26)."""
-    paths = [_plain_path(uri, handle.table_uri) for uri in handle.file_uris()]
+def _read(handle: DeltaTable, name: str, columns: list[str], artifacts: Sequence[str] | None = None) -> pa.Table:
+    """Columns of a table's newest version, of some artifacts or all.
+
+    Local files are read by Arrow itself, others by the engine of delta-rs: Arrow's threads, where they read through delta-rs, may still hold
+    Python objects when the process ends, and abort it (about one end in fifteen on a busy machine, deltalake 1.6.6 with pyarrow 26).
+    """
+    paths, schema = [_plain_path(uri, handle.table_uri) for uri in handle.file_uris()], arrow_schema(name)
     if any("://" in path for path in paths):
-        return handle.to_pyarrow_dataset()
-    schema = arrow_schema(name)
+        chosen = "" if artifacts is None else f" WHERE artifact IN ({', '.join(_quoted(artifact) for artifact in artifacts)})"
+        query = f"SELECT {', '.join(columns)} FROM stored{chosen}"
+        found = pa.table(QueryBuilder().register("stored", handle).execute(query).read_all())
+        return found.cast(pa.schema([schema.field(column) for column in columns]))
     kept = ds.partitioning(pa.schema([schema.field(one) for one in PARTITION]), flavor="hive")
-    return ds.dataset(paths, schema=schema, format="parquet", partitioning=kept)
+    wanted = None if artifacts is None else pc.field("artifact").isin(artifacts)
+    return ds.dataset(paths, schema=schema, format="parquet", partitioning=kept).to_table(columns=columns, filter=wanted)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _plain_path(uri: str, root: str) -> str:
@@ -250,9 +292,16 @@ def _plain_path(uri: str, root: str) -> str:
     return unquote(base) + uri.removeprefix(base) if root.startswith("file://") and uri.startswith(base) else uri
 
 
-def _first_line(error: Exception) -> str:
-    """The sentence of an error of the table format; a Rust backtrace may follow it."""
-    return str(error).strip().partition("\n")[0]
+def sentence(error: Exception) -> str:
+    """What an error of the table format says, in one line: its first line and, where it goes on with causes, its last cause.
+
+    Colours, a Rust backtrace and an object store's XML are left out.
+    """
+    first, *rest = re.sub(r"\x1b\[[0-9;]*m", "", str(error).strip()).split("\n")
+    causes = [line.partition("↳")[2].strip() for line in rest if "↳" in line]
+    if told := re.search(r"<Message>(.*?)</Message>", str(error), re.DOTALL):
+        causes.append(" ".join(told[1].split()))
+    return f"{first}: {causes[-1]}" if causes else first
 
 
 def _busy(root: str) -> LedgerError:
@@ -265,7 +314,7 @@ def _sources(handle: DeltaTable) -> list[Source]:
         "source", "path", "run", "cluster", "prefix_bytes", "prefix_hash", "end_bytes", "status", "state", "parser", "ingested_at",
     ]
     pieces: dict[str, list[dict[str, Any]]] = {}
-    for piece in _dataset(handle, "artifacts").to_table(columns=columns).sort_by("ingested_at").to_pylist():
+    for piece in _read(handle, "artifacts", columns).sort_by("ingested_at").to_pylist():
         pieces.setdefault(piece["source"], []).append(piece)
     return [_folded(of_source) for of_source in pieces.values()]
 

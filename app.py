@@ -24,7 +24,10 @@ if __name__ == "__main__":
             st.Page("app_pages/communication.py", title="Communication", icon=":material/cell_tower:"),
             st.Page("app_pages/rejects.py", title="Rejects", icon=":material/rule:"),
         ],
-        "Lake": [st.Page("app_pages/sql.py", title="SQL", icon=":material/database:")],
+        "Lake": [
+            st.Page("app_pages/compare.py", title="Compare", icon=":material/compare_arrows:"),
+            st.Page("app_pages/sql.py", title="SQL", icon=":material/database:"),
+        ],
     })
     st.sidebar.caption(f"Lake {safe(lake_root())}")
     page.run()

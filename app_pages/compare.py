@@ -1,0 +1,148 @@
+"""Compare: two runs side by side: what changed, the bytes each change explains, expected and measured memory, findings that came and went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import streamlit as st
+
+from analysis.diff import diff, side_of
+from analysis.diff_rows import Change, Diff, Size
+from analysis.heat import BLUE, GREY, ORANGE
+from app_pages._shared import attempts, cursor, gib, lake_root, lake_version, place, safe, section, told_errors
+
+MARKS = 1_000
+"""Bars of one chart."""
+_NAMED = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved",
+          "outside_bytes": "outside torch", "device_used_bytes": "device used", "weight_and_optimizer_bytes": "weights and optimizer",
+          "activation_bytes": "activations", "total_bytes": "total"}
+
+
+def show() -> None:
+    """The page."""
+    st.header("Compare", anchor=False)
+    names = [f"{row['run']}#{row['run_index']}" for row in attempts()]
+    if not names:
+        st.info("No run in this lake yet.", icon=":material/inbox:")
+        st.page_link("app_pages/start.py", label="Bring the artifacts of a run", icon=":material/upload_file:")
+        return
+    before, after = _chosen(names)
+    with told_errors():
+        found = _diff(lake_root(), lake_version(), before, after)
+    for text in found.sentences:
+        st.write(safe(text))
+    if not found.differs:
+        st.info("Nothing differs in what is known of both.", icon=":material/equal:")
+    _changes(found)
+    _measured(found)
+    _expected(found)
+    _findings(found)
+    if found.not_comparable:
+        with st.expander(f"What cannot be compared ({len(found.not_comparable)})"):
+            for name, reason in found.not_comparable.items():
+                st.text(f"{name}: {reason}")
+
+
+def _chosen(names: Sequence[str]) -> tuple[str, str]:
+    """The two attempts, in the address of the page so that a link keeps them."""
+    left, right = st.columns(2)
+    before = left.selectbox("Before", names, index=_index(names, "before", min(1, len(names) - 1)))
+    after = right.selectbox("After", names, index=_index(names, "after", 0))
+    st.query_params.from_dict({"before": before, "after": after})
+    for column, name in ((left, before), (right, after)):
+        run, _, attempt = name.rpartition("#")
+        column.page_link("app_pages/overview.py", label="Open this run", icon=":material/grid_view:", query_params={"run": run, "attempt": attempt})
+    return before, after
+
+
+def _index(names: Sequence[str], which: str, default: int) -> int:
+    wanted = st.query_params.get(which)
+    if wanted is None or wanted in names:
+        return default if wanted is None else names.index(wanted)
+    st.warning(f"The link names {safe(wanted)}, which this lake does not hold; another run is shown.", icon=":material/link_off:")
+    return default
+
+
+@st.cache_data(max_entries=32, show_spinner="Comparing")
+def _diff(root: str, version: str, before: str, after: str) -> Diff:
+    asked = [name.rpartition("#") for name in (before, after)]
+    first, second = (side_of(cursor(), run, int(attempt)) for run, _, attempt in asked)
+    return diff(first, second)
+
+
+def _changes(found: Diff) -> None:
+    section("What changed, by the bytes it explains on the fullest stage")
+    if not found.changes:
+        st.caption("No argument, variable or version that both sides tell.")
+        return
+    shown = [one for one in found.changes if one.explains_bytes and one.name not in found.explained.layout[1:]][:MARKS]
+    if shown:
+        rows = [{"what": one.name, "gib": gib(one.explains_bytes), "bytes": one.explains_bytes, "from": one.before, "to": one.after} for one in shown]
+        chart = alt.Chart(alt.InlineData(values=rows)).mark_bar(color=BLUE).encode(
+            y=alt.Y("what:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)), x=alt.X("gib:Q", title="explains, GiB"),
+            tooltip=["what:N", "from:N", "to:N", alt.Tooltip("gib:Q", format="+.2f"), alt.Tooltip("bytes:Q", format="+,")])
+        st.altair_chart(chart.properties(height=60 + 24 * len(rows)), alt="Bytes that each changed argument explains")
+    st.dataframe([_change(one) for one in found.changes], hide_index=True, placeholder="-", key="changes",
+                 column_config={"explains, GiB": st.column_config.NumberColumn(format="%+.2f")})
+
+
+def _change(one: Change) -> dict[str, Any]:
+    return {"explains, GiB": gib(one.explains_bytes), "kind": one.kind, "name": one.name, "before": one.before, "after": one.after,
+            "note": one.reason, "read at, before": place(one.before_source) if one.before_source else None,
+            "read at, after": place(one.after_source) if one.after_source else None}
+
+
+def _measured(found: Diff) -> None:
+    section("Measured, fullest rank of each stage")
+    peaks = [one for one in found.measured if one.what == "max_allocated_bytes"]
+    if not peaks:
+        st.info(safe(found.not_comparable.get("measured", "no peak is known")), icon=":material/help:")
+        return
+    rows = [{"where": one.where, "side": side, "gib": gib(size), "bytes": size} for one in peaks[:MARKS // 2]
+            for side, size in (("before", one.before_bytes), ("after", one.after_bytes)) if size is not None]
+    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
+        y=alt.Y("where:N", title=None, sort=None), yOffset=alt.YOffset("side:N", sort=["before", "after"]),
+        x=alt.X("gib:Q", title="peak allocated, GiB"),
+        color=alt.Color("side:N", title=None, scale=alt.Scale(domain=["before", "after"], range=[GREY, BLUE]), legend=alt.Legend(orient="bottom")),
+        tooltip=["where:N", "side:N", alt.Tooltip("gib:Q", format=".2f"), alt.Tooltip("bytes:Q", format=",")])
+    st.altair_chart(chart.properties(height=120 + 34 * len(peaks[:MARKS // 2])), alt="Measured peak of each stage before and after")
+    _sizes((*found.measured, *found.theory), "measured")
+
+
+def _expected(found: Diff) -> None:
+    section("Expected at the peak, by class")
+    if not found.expected:
+        st.info(safe(found.not_comparable.get("expected", "the arguments are not known")), icon=":material/help:")
+        return
+    rows = [{"where": one.where, "class": one.what.replace("_", " "), "gib": gib(one.change_bytes), "bytes": one.change_bytes}
+            for one in found.expected if one.what not in ("peak", "after a step") and one.change_bytes][:MARKS]
+    if rows:
+        chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
+            y=alt.Y("where:N", title=None, sort=None), x=alt.X("gib:Q", title="change, GiB", stack="zero"),
+            color=alt.Color("class:N", title=None, scale=alt.Scale(scheme="tableau20"), legend=alt.Legend(orient="bottom", columns=4)),
+            tooltip=["where:N", "class:N", alt.Tooltip("gib:Q", format="+.2f"), alt.Tooltip("bytes:Q", format="+,")])
+        zero = alt.Chart(alt.InlineData(values=[{"x": 0}])).mark_rule(color=ORANGE).encode(x="x:Q")
+        heights = len({row["where"] for row in rows})
+        st.altair_chart(alt.layer(chart, zero).properties(height=160 + 28 * heights), alt="Change of each class of the expected peak")
+    _sizes(found.expected, "expected")
+
+
+def _sizes(sizes: Sequence[Size], key: str) -> None:
+    shown = [{"where": one.where, "what": _NAMED.get(one.what, one.what.replace("_", " ")), "before, GiB": gib(one.before_bytes),
+              "after, GiB": gib(one.after_bytes), "change, GiB": gib(one.change_bytes), "change, bytes": one.change_bytes} for one in sizes]
+    number = st.column_config.NumberColumn
+    st.dataframe(shown, hide_index=True, placeholder="-", key=key, column_config={
+        "before, GiB": number(format="%.2f"), "after, GiB": number(format="%.2f"), "change, GiB": number(format="%+.2f"),
+        "change, bytes": number(format="localized")})
+
+
+def _findings(found: Diff) -> None:
+    for title, rows in (("Findings that appeared", found.appeared), ("Findings that are gone", found.gone)):
+        if rows:
+            section(title)
+            st.dataframe([{"severity": one.severity, "confidence": one.confidence, "finding": one.sentence} for one in rows], hide_index=True)
+
+
+show()

@@ -40,8 +40,7 @@ def show() -> None:
         return
     chosen = _chosen(found)
     with told_errors():
-        device = _device(lake_root(), lake_version(), chosen.artifact, chosen.device)
-        capacity = _capacity(chosen)
+        device, capacity = _read(chosen), _capacity(chosen)
     _facts(chosen, device)
     event = _timeline(device, capacity)
     part = st.segmented_control("Part", _PARTS, default=_PARTS[0], required=True, label_visibility="collapsed", key="snapshot_part")
@@ -53,6 +52,18 @@ def show() -> None:
 @st.cache_data(max_entries=8, show_spinner=False)
 def _found(root: str, version: str) -> tuple[Stored, ...]:
     return stored(cursor())
+
+
+def _read(chosen: Stored) -> Device:
+    """The device's trace; where this session looks at it for the first time, below the frame of its timeline until it is read."""
+    key = (lake_version(), chosen.artifact, chosen.device)
+    frame = st.empty()
+    if st.session_state.get("snapshot_read") != key:
+        frame.altair_chart(charts.empty_timeline(), alt="The snapshot is being read")
+    device = _device(lake_root(), key[0], chosen.artifact, chosen.device)
+    st.session_state["snapshot_read"] = key
+    frame.empty()
+    return device
 
 
 @st.cache_resource(max_entries=3, show_spinner="Reading the snapshot")

@@ -11,6 +11,7 @@ import streamlit as st
 from analysis.verdict import size_text
 from app_pages._shared import attempts, lake_root, safe, section, shown, told_errors
 from app_pages._upload import Folder, Job, spool, under_root
+from ingest.workers import warm
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
 SERVER_ROOT = "HBMLEDGER_SERVER_ROOT"
@@ -19,6 +20,7 @@ _STAGES = {"look": "Looking through the files", "read": "Reading", "commit": "Wr
 
 def show() -> None:
     """The page."""
+    _workers()
     st.title("HBM Ledger")
     st.write("What Megatron-LM said a run would use, what every rank really used, and how close it came to its limit.")
     left, right = st.columns([5, 6], gap="large")
@@ -26,6 +28,12 @@ def show() -> None:
         _bring()
     with right:
         _recent()
+
+
+@st.cache_resource(show_spinner=False)
+def _workers() -> None:
+    """While people choose their files, what reads them starts."""
+    warm()
 
 
 def _bring() -> None:

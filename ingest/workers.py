@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from multiprocessing.context import BaseContext
 from types import ModuleType
 
 from ingest.planning import Job
@@ -23,6 +24,9 @@ Unit = Sequence[Job]
 
 _UNIT_FILES, _UNIT_BYTES = 64, 8 * 1024 * 1024
 _INLINE_FILES = 256
+_PRELOADED = ["ingest.units", "ingest.parsers.snapshot.lake_tables", "ingest.parsers.snapshot.reading", "pandas"]
+"""What a worker finds imported: its own work, and what Arrow imports by itself at the first array where it is there."""
+
 _KILLED = "the process that read it was ended by the system (out of memory?)"
 
 
@@ -103,12 +107,25 @@ def _carefully(unit: Unit, place: Place) -> Iterator[Outcome]:
     yield outcome
 
 
+def warm() -> None:
+    """Start what workers are forked from, where the system has it, so that the first ingest of a long-lived process does not wait for its imports."""
+    context = _context()
+    if context.get_start_method() == "forkserver":
+        from multiprocessing.forkserver import ensure_running
+
+        ensure_running()
+
+
 def _pool(workers: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, mp_context=_context())
+
+
+def _context() -> BaseContext:
     """Workers started clean: a fork of a process with threads (a web server, DuckDB) may hang."""
     context = multiprocessing.get_context("forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn")
     if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload(["ingest.units"])
-    return ProcessPoolExecutor(workers, mp_context=context)
+        context.set_forkserver_preload(_PRELOADED)
+    return context
 
 
 def _submit(pool: ProcessPoolExecutor, unit: Unit, place: Place) -> Future[Outcome]:

@@ -61,6 +61,14 @@ def timeline_chart(found: Timeline, peak: Peak, capacity_bytes: int | None = Non
     return alt.layer(area, reserved, points, *_marks(found, peak, capacity_bytes, times_us)).properties(height=330)
 
 
+def empty_timeline() -> Picture:
+    """The timeline's frame without levels, for a page to show while it reads them: a browser fetches what draws it meanwhile."""
+    drawn: Picture = _chart([{"at": 0, "gib": 0.0}]).mark_point(opacity=0).encode(
+        x=alt.X("at:Q", title="event", axis=alt.Axis(labels=False, ticks=False, grid=False)),
+        y=alt.Y("gib:Q", title="GiB", axis=alt.Axis(labels=False, ticks=False))).properties(height=330)
+    return drawn
+
+
 def composition_bar(shares: Sequence[tuple[str, int]]) -> Picture:
     """One bar: the classes of an instant side by side."""
     rows = [{"class": name, "gib": size / GIB, "bytes": size} for name, size in shares]

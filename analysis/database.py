@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 VIEWS = ("run_attempts", "rank_latest", "rank_capacity", "rank_headroom", "rank_steps", "rank_load", "device_latest", "stage_memory", "coverage",
-         "snapshot_levels")
+         "snapshot_levels", "rank_day_levels", "rank_days")
 """Every view of `analysis/sql`, each after those it reads; `rank_layout` and `load_rules` stand between the first and the second."""
 
 _TYPES = {

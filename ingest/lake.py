@@ -38,6 +38,7 @@ from ingest import object_store
 from ingest.errors import LedgerError
 from ingest.tables import BY_NAME, arrow_schema
 from ingest.transactions import Transactions
+from ingest.upkeep.rollup import rank_day_of
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -156,23 +157,25 @@ class Lake:
         self.create()
         left_out = self._ahead(self._opened("artifacts"), batch.artifacts, batch.expected)
         pieces = [piece for piece in batch.artifacts if piece["source"] not in left_out]
-        for name, parts in batch.tables.items():
-            alike = all(part.schema.equals(parts[0].schema) for part in parts)
-            self._append_rows(name, pa.concat_tables(parts if alike else [part.cast(arrow_schema(name)) for part in parts]), pieces)
+        tables = {name: _together(name, parts) for name, parts in batch.tables.items() if parts}
+        tables |= {"rank_day": daily} if (daily := rank_day_of(tables)).num_rows else {}
+        for name, rows in tables.items():
+            self._append_rows(name, rows, pieces, batch.expected)
         return left_out | self._append_artifacts(pieces, batch.expected)
 
-    def _append_rows(self, name: str, rows: pa.Table, pieces: Sequence[Row]) -> None:
-        """Step 1 for one table."""
-        here, wanted = set(pc.unique(rows["artifact"]).to_pylist()), {piece["artifact"] for piece in pieces}
-        if not here <= wanted:
-            rows = rows.filter(pc.is_in(rows["artifact"], pa.array(sorted(wanted), pa.string())))
-            here &= wanted
-        pieces = [piece for piece in pieces if piece["artifact"] in here]
+    def _append_rows(self, name: str, rows: pa.Table, pieces: Sequence[Row], expected: dict[str, int | None]) -> None:
+        """Step 1 for one table. Rows of a piece that were there once and are gone were folded or dropped by the lake's upkeep, which does so
+        only when the source has moved on: asked again, so that a writer that slept meanwhile does not write them anew."""
+        pieces, rows = _of_pieces(pieces, rows)
         for attempt in range(_TRIES):
             handle = self._opened(name)
             versions = self._transactions.reached(handle, {_app_id(piece) for piece in pieces})
             reached = {piece["artifact"] for piece in pieces if versions.get(_app_id(piece), -1) >= piece["end_bytes"]}
             written = _present(handle, name, reached)
+            gone = [piece for piece in pieces if piece["artifact"] in reached - written]
+            if ahead := self._ahead(self._opened("artifacts"), gone, expected) if gone else set():
+                pieces, rows = _of_pieces([piece for piece in pieces if piece["source"] not in ahead], rows)
+                continue
             todo = rows.filter(pc.invert(pc.is_in(rows["artifact"], pa.array(sorted(written), pa.string())))) if written else rows
             if not todo.num_rows:
                 return
@@ -232,6 +235,20 @@ class Lake:
             except DeltaError:
                 time.sleep(random.uniform(0.01, 0.05))
         raise LedgerError(f"the table {table} cannot be made", where=self.root, todo="check that the place can be written")
+
+
+def _together(name: str, parts: Sequence[pa.Table]) -> pa.Table:
+    """One table of the parts; keys may be plain text in some and dictionaries in others."""
+    alike = all(part.schema.equals(parts[0].schema) for part in parts)
+    return pa.concat_tables(parts if alike else [part.cast(arrow_schema(name)) for part in parts])
+
+
+def _of_pieces(pieces: Sequence[Row], rows: pa.Table) -> tuple[list[Row], pa.Table]:
+    """The pieces that have rows here, and their rows."""
+    here, wanted = set(pc.unique(rows["artifact"]).to_pylist()), {piece["artifact"] for piece in pieces}
+    if not here <= wanted:
+        rows = rows.filter(pc.is_in(rows["artifact"], pa.array(sorted(wanted), pa.string())))
+    return [piece for piece in pieces if piece["artifact"] in here], rows
 
 
 def _write(handle: DeltaTable, rows: pa.Table, pieces: Sequence[Row], attempt: int) -> bool:

@@ -17,14 +17,15 @@ UNLIKE = {"artifact", "month"}
 
 
 def visible(lake: Lake) -> dict[str, list[str]]:
-    """Every visible row of every table but `artifacts`, without what names the piece."""
+    """Every visible row of every table but `artifacts`, without what names the piece; of rows that pieces add to days, the sums."""
     connection = connect(lake)
     try:
         rows = {}
         for table in TABLES:
-            if table.name != "artifacts":
+            if table.name not in ("artifacts", "rank_day"):
                 columns = ", ".join(f'"{name}"' for name in table.names if name not in UNLIKE)
                 rows[table.name] = sorted(map(repr, connection.execute(f"SELECT {columns} FROM {table.name}").fetchall()))
+        rows["rank_days"] = sorted(map(repr, connection.execute("SELECT * FROM rank_days").fetchall()))
         return rows
     finally:
         connection.close()

@@ -2,7 +2,8 @@
 
 Being run forward it knows every level exactly, so a snapshot made from it comes with its truth: what readers and the backward walk must
 find again. Rules of sizes: requests are rounded to 512 B; up to 1 MiB they live in segments of 2 MiB, below 10 MiB in segments of
-20 MiB, above in segments of their own rounded to 2 MiB; a remainder is split off from 512 B (small) or above 1 MiB (large).
+20 MiB, above in segments of their own rounded to 2 MiB; a remainder is split off from 512 B (small) or above 1 MiB (large). On a device with a
+limit, segments without a block in use are given back before a request fails; those of private pools are kept.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 
 MIB = 2**20
-ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC = range(4)
-ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc")
+ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, OUT_OF_MEMORY = range(6)
+ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "oom")
 INACTIVE, ALLOCATED, PENDING = range(3)
 STATES = ("inactive", "active_allocated", "active_pending_free")
 _FIRST_ADDRESS = 0x7F2C_0000_0000
@@ -36,10 +37,10 @@ class Block:
 class Segment:
     """What one cudaMalloc gave, with its blocks in a chain."""
 
-    __slots__ = ("address", "first", "large", "life", "size", "stream")
+    __slots__ = ("address", "first", "large", "life", "pool", "size", "stream")
 
-    def __init__(self, address: int, size: int, stream: int, large: bool, life: int) -> None:
-        self.address, self.size, self.stream, self.large, self.life = address, size, stream, large, life
+    def __init__(self, address: int, size: int, stream: int, large: bool, life: int, pool: int) -> None:
+        self.address, self.size, self.stream, self.large, self.life, self.pool = address, size, stream, large, life, pool
         self.first = Block(self, address, size)
 
     def blocks(self) -> list[Block]:
@@ -65,20 +66,31 @@ class Trace:
         return len(self.action)
 
 
-class Allocator:
-    """`malloc` and `free` as a training process calls them. Nothing is recorded before `recording` is set."""
+class OutOfMemory(Exception):
+    """A request for `size` bytes that the device, with `free` bytes left, could not serve."""
 
-    def __init__(self, seed: int) -> None:
-        self.trace, self.recording = Trace(), False
+    def __init__(self, size: int, free: int) -> None:
+        super().__init__(size, free)
+        self.size, self.free = size, free
+
+
+class Allocator:
+    """`malloc` and `free` as a training process calls them. Nothing is recorded before `recording` is set.
+
+    `limit` is what the device has for segments, null where it is never reached; `pool` is 0, or the number of a CUDA graph's private pool.
+    """
+
+    def __init__(self, seed: int, limit: int | None = None) -> None:
+        self.trace, self.recording, self.limit = Trace(), False, limit
         self.segments: list[Segment] = []
         self.requested = self.allocated = self.active = self.reserved = 0
         self.now_us = _START_US
         self._chance = random.Random(seed)
-        self._free: dict[tuple[int, bool], list[tuple[int, int]]] = defaultdict(list)
+        self._free: dict[tuple[int, bool, int], list[tuple[int, int]]] = defaultdict(list)
         self._inactive: dict[int, Block] = {}
         self._next_address = _FIRST_ADDRESS
 
-    def malloc(self, size: int, stack: int, kind: int, stream: int = 0) -> Block:
+    def malloc(self, size: int, stack: int, kind: int, stream: int = 0, pool: int = 0) -> Block:
         """A block of at least `size` bytes for a tensor of class `kind`."""
         trace = self.trace
         life = len(trace.stack_of_life)
@@ -87,7 +99,7 @@ class Allocator:
         trace.size_of_life.append(size)
         rounded = max(512, -(-size // 512) * 512)
         large = rounded > MIB
-        block = self._best_fit(rounded, stream, large) or self._grow(rounded, stream, large, life)
+        block = self._best_fit(rounded, (stream, large, pool)) or self._grow(rounded, (stream, large, pool), size, life)
         if block.size - rounded > (MIB if large else 511):
             self._split(block, rounded)
         block.requested, block.state, block.life = size, ALLOCATED, life
@@ -120,19 +132,33 @@ class Allocator:
             block = self._swallow(self._take(block.previous), block)
         self._give(block)
 
-    def _best_fit(self, size: int, stream: int, large: bool) -> Block | None:
-        pool = self._free[stream, large]
+    def _best_fit(self, size: int, place: tuple[int, bool, int]) -> Block | None:
+        pool = self._free[place]
         at = bisect_left(pool, (size, 0))
         return self._inactive.pop(pool.pop(at)[1]) if at < len(pool) else None
 
-    def _grow(self, size: int, stream: int, large: bool, life: int) -> Block:
+    def _grow(self, size: int, place: tuple[int, bool, int], asked: int, life: int) -> Block:
+        stream, large, pool = place
         whole = 2 * MIB if not large else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
-        segment = Segment(self._next_address, whole, stream, large, life)
+        if self.limit is not None and self.reserved + whole > self.limit:
+            self._give_back()
+            if self.reserved + whole > self.limit:
+                self._record(OUT_OF_MEMORY, self.limit - self.reserved, asked, stream, life)
+                raise OutOfMemory(asked, self.limit - self.reserved)
+        segment = Segment(self._next_address, whole, stream, large, life, pool)
         self._next_address += whole + 2 * MIB * self._chance.randrange(3)
         self.segments.append(segment)
         self.reserved += whole
         self._record(SEGMENT_ALLOC, segment.address, whole, stream, life)
         return segment.first
+
+    def _give_back(self) -> None:
+        """Segments without a block in use, those of private pools apart."""
+        for segment in [one for one in self.segments if not one.pool and one.first.state == INACTIVE and one.first.size == one.size]:
+            self._take(segment.first)
+            self.segments.remove(segment)
+            self.reserved -= segment.size
+            self._record(SEGMENT_FREE, segment.address, segment.size, segment.stream, segment.life)
 
     def _split(self, block: Block, size: int) -> None:
         rest = Block(block.segment, block.address + size, block.size - size)
@@ -150,11 +176,11 @@ class Allocator:
         return block
 
     def _give(self, block: Block) -> None:
-        insort(self._free[block.segment.stream, block.segment.large], (block.size, block.address))
+        insort(self._free[_place(block)], (block.size, block.address))
         self._inactive[block.address] = block
 
     def _take(self, block: Block) -> Block:
-        pool = self._free[block.segment.stream, block.segment.large]
+        pool = self._free[_place(block)]
         pool.pop(bisect_left(pool, (block.size, block.address)))
         return self._inactive.pop(block.address)
 
@@ -173,3 +199,7 @@ class Allocator:
         trace.allocated.append(self.allocated)
         trace.active.append(self.active)
         trace.reserved.append(self.reserved)
+
+
+def _place(block: Block) -> tuple[int, bool, int]:
+    return block.segment.stream, block.segment.large, block.segment.pool

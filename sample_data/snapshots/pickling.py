@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, BinaryIO
 
-from sample_data.snapshots.allocator import ACTIONS, STATES, Allocator, Block, Segment
+from sample_data.snapshots.allocator import ACTIONS, OUT_OF_MEMORY, STATES, Allocator, Block, Segment
 from sample_data.snapshots.stacks import Frame
 
 Annotation = tuple[str, str, int]
@@ -55,7 +55,7 @@ class Pickler:
         self._open_dict()
         self._items(device=device, address=segment.address, total_size=segment.size, allocated_size=allocated, active_size=allocated + pending,
                     requested_size=sum(block.requested for block in blocks), stream=segment.stream,
-                    segment_type="large" if segment.large else "small", segment_pool_id=(0, 0), is_expandable=False)
+                    segment_type="large" if segment.large else "small", segment_pool_id=(0, segment.pool), is_expandable=False)
         self._key("frames")
         self._life(allocator, segment.life)
         self._key("blocks")
@@ -78,7 +78,7 @@ class Pickler:
             self._open_dict()
             key("action")
             key(ACTIONS[action])
-            key("addr")
+            key("device_free" if action == OUT_OF_MEMORY else "addr")
             out.extend(_integer(address))
             key("size")
             out.extend(_integer(size))

@@ -1,7 +1,7 @@
 """Which steps loaded each rank most, by what rule and above what threshold: the steps over which a rank is judged.
 
 Load is bytes by the view `rank_load`: what a rank's experts save for backward plus the largest spike of one layer. A step without routing data has an
-unknown load, not a low one. The rule is in `analysis/sql/asked/high_load.sql`; `rank_limits.sql` counts over the same choice.
+unknown load, not a low one. The rule is in `analysis/sql/asked/attempt_load.sql`; `rank_limits.sql` counts over the same choice.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ HIGH = "at least 1.05 of the rank's median load and in its top 10 %"
 FLAT = "the load does not vary (largest below 1.05 of the mean): every step counts"
 
 
-def high_loads(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> tuple[HighLoad, ...]:
-    """One row a rank whose load is known, in the order of ranks."""
+def high_loads(connection: duckdb.DuckDBPyConnection) -> tuple[HighLoad, ...]:
+    """One row a rank whose load is known, in the order of ranks, within `attempt_steps`."""
     return tuple(
         HighLoad(row["rank"], HIGH if row["varies"] else FLAT, tuple(row["high"] or ()) if row["varies"] else (), row["steps"],
                  row["threshold_bytes"] if row["varies"] else None, round(row["median_bytes"]), row["most_bytes"])
-        for row in records(connection, asked_text("high_load"), {"run": run, "run_index": run_index}))
+        for row in records(connection, asked_text("high_load")))

@@ -2,9 +2,9 @@
 
 near (hard): capacity - outside - peak active <= margin; near (cache): capacity - outside - max reserved <= margin, not hard: a warning
 of slowdown, not of death. A rise of the allocator's retries or out-of-memory errors in a step is a touch of the limit whatever the
-margin. A rank is judged over its steps of high load (`analysis/sql/asked/rank_limits.sql` chooses and counts them): stable = near in at least
-80 % of at least 5, occasional = near at least once otherwise, clear = never, insufficient = fewer than 5. The two kinds are judged apart: a rank
-that was once near by live bytes and always by cache is an occasional hard one. Maxima that Megatron never resets are
+margin. A rank is judged over its steps of high load (`analysis/sql/asked/attempt_steps.sql` chooses them, `rank_limits.sql` counts): stable = near
+in at least 80 % of at least 5, occasional = near at least once otherwise, clear = never, insufficient = fewer than 5. The two kinds are judged apart:
+a rank that was once near by live bytes and always by cache is an occasional hard one. Maxima that Megatron never resets are
 upper bounds of the steps that did not move them: a clear one clears every step so far, a near one convicts only the step of its rise.
 Where nothing outside torch was measured, outside is at least 0.5 GiB and without upper bound: near can be said, clear cannot.
 """
@@ -50,23 +50,21 @@ def with_capacity(rank: Rank, capacity: Capacity) -> Rank:
                    hard_headroom_bytes=left(rank.outside_bytes, rank.peak_bytes))
 
 
-def near_limits(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank], steps_before: int | None,
-                died: set[int | None]) -> tuple[Near, ...]:
+def near_limits(connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank], steps_before: int | None, died: set[int | None]) -> tuple[Near, ...]:
     """The class of every rank whose number is known, within `attempt_steps`. `steps_before`: iterations done before, null where not told."""
     named = [rank for rank in ranks if rank.rank is not None]
-    counted = _counted(connection, run, run_index, [rank for rank in named if rank.capacity_bytes is not None])
+    counted = _counted(connection, [rank for rank in named if rank.capacity_bytes is not None])
     return tuple(_judged(rank, counted.get(rank.rank or 0), _covered(rank, steps_before), died=rank.rank in died) for rank in named)
 
 
-def _counted(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank]) -> dict[int, dict[str, Any]]:
+def _counted(connection: duckdb.DuckDBPyConnection, ranks: Sequence[Rank]) -> dict[int, dict[str, Any]]:
     """Counts over the steps of each rank, by rank."""
     if not ranks:
         return {}
     sizes = [rank.capacity_bytes or 0 for rank in ranks]
     high = [size - (LEAST_OUTSIDE_BYTES if rank.outside_bytes is None else rank.outside_bytes) for size, rank in zip(sizes, ranks, strict=True)]
     low = [left if rank.outside_bytes is not None else -_UNBOUNDED_BYTES for left, rank in zip(high, ranks, strict=True)]
-    given = {"run": run, "run_index": run_index, "ranks": [rank.rank for rank in ranks], "left_low": low, "left_high": high,
-             "margin": [margin(size) for size in sizes]}
+    given = {"ranks": [rank.rank for rank in ranks], "left_low": low, "left_high": high, "margin": [margin(size) for size in sizes]}
     return {row["rank"]: row for row in records(connection, asked_text("rank_limits"), given)}
 
 

@@ -11,13 +11,15 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from analysis.attempt_steps import attempt_steps
 from analysis.capacity import Capacity, capacity_of_device
 from analysis.chances import starts
 from analysis.coverage import coverage
-from analysis.database import attempt_steps, records
+from analysis.database import records
 from analysis.device_table import device_table
 from analysis.findings import findings
 from analysis.findings.model import Seen
+from analysis.fullest import Fullest, fullest
 from analysis.high_load import high_loads
 from analysis.last_stage_table import last_stage_of
 from analysis.limits import near_limits, with_capacity
@@ -84,9 +86,9 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     ranks = ranks_of(connection, run, run_index, capacity, facts.gpu_name)
     covered = coverage(connection, run, run_index, tuple(rank.rank for rank in ranks if rank.rank is not None))
     ooms = oom_table(connection, run, run_index)
-    loads = high_loads(connection, run, run_index)
     with attempt_steps(connection, run, run_index):
-        near = near_limits(connection, run, run_index, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
+        loads, top = high_loads(connection), fullest(connection)
+        near = near_limits(connection, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
         risers = staircase(connection, run, run_index, {one.rank: one.steps for one in loads})
     args = arguments_of(connection, run, run_index)
     stages = stage_table(ranks, args)
@@ -100,9 +102,10 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
         branch=_branch(connection, run, run_index), stages=stages, surpluses=surpluses(stages, facts.pp), ranks=ranks, near_limit=near, ooms=ooms,
         rejected=len(rejected), rejects=tuple(Reject(row["reason"] or "", row["text"] or "", Source(row["path"], row["line"]))
                                               for row in rejected[:REJECTS_SHOWN]),
-        not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads)
+        not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads, top)
         | ({"logits": logits.reason} if logits.verdict == "not_measurable" else {}),
-        devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers, logits=logits)
+        devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers, logits=logits,
+        fullest=top)
     found = replace(found, load_proxies=() if loads else load_proxies(connection, run, run_index),
                     communication=(shown := communication(connection, run, run_index, ranks, args)),
                     not_measurable=found.not_measurable | ({} if shown else {"communication": _NO_COMMUNICATION}))
@@ -194,9 +197,11 @@ def _not_measurable(connection: duckdb.DuckDBPyConnection, run: str, run_index: 
     return reasons
 
 
-def _not_risen(ranks: Sequence[Rank], loads: Sequence[HighLoad]) -> dict[str, str]:
-    """Why no staircase and no step of high load can be told, where that is so."""
+def _not_risen(ranks: Sequence[Rank], loads: Sequence[HighLoad], top: Fullest | None) -> dict[str, str]:
+    """Why no staircase, no step of high load and no fullest rank can be told, where that is so."""
     reasons = {} if loads else {"high_load_steps": "no routing data (tokens per expert) in the artifacts: the load of a step is unknown, not low"}
+    if top is None:
+        reasons["fullest"] = "no step was read on two ranks: there is nothing to compare"
     if all(rank.max_reserved_bytes is None or rank.records < 2 for rank in ranks):
         reasons["staircase"] = "no rank's reserved memory was read twice"
     return reasons

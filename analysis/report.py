@@ -32,7 +32,7 @@ def as_json(overview: Overview) -> dict[str, Any]:
         "gap": gap_json(overview.ledger) if overview.ledger else {},
         "rejects": {"count": overview.rejected, "first": whole["rejects"]}, "not_measurable": overview.not_measurable,
         "devices": whole["devices"], "records": overview.records, "communication": whole["communication"] or {},
-        "load_proxies": whole["load_proxies"],
+        "load_proxies": whole["load_proxies"], "fullest": whole["fullest"] or {},
     }
     missing: dict[str, Any] = {key: {} if key in _MAPPINGS else [] for key in KEYS if key not in found}
     plain: dict[str, Any] = _plain({**{key: {**found, **missing}[key] for key in KEYS}, **found})
@@ -79,6 +79,7 @@ def as_markdown(overview: Overview) -> str:
     near = [(one.rank, one.near, one.kind, f"{one.near_steps} of {one.steps}", size_text(one.headroom_hard_bytes), size_text(one.headroom_soft_bytes))
             for one in overview.near_limit if one.kind]
     parts += ["## Near the limit", _table(("rank", "class", "kind", "steps near", "hard headroom", "soft headroom"), near)] if near else []
+    parts += [f"Fullest rank: {_escaped(overview.fullest.sentence)}."] if overview.fullest else []
     died = [(_or_dash(one.rank), size_text(one.numbers.get("requested_bytes")), size_text(one.numbers.get("free_bytes")),
              size_text(one.numbers.get("capacity_bytes")), one.case, _escaped(str(one.source))) for one in overview.ooms]
     parts += ["## Out of memory", _table(("rank", "requested", "free", "capacity", "case", "read at"), died)] if died else []

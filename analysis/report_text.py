@@ -125,6 +125,8 @@ def _ranks(overview: Overview) -> Iterator[str]:
     if any(_bound(group[0]) is not None for group in shown):
         yield "  left <: capacity - reserved, at most, where nothing outside torch is known"
     yield from near_lines(overview)
+    if overview.fullest and overview.fullest.steps + overview.fullest.unknown_steps > 1:
+        yield from wrapped(f"fullest: {overview.fullest.sentence}", "  ", "    ")
     if reason := overview.not_measurable.get("headroom"):
         yield from wrapped(f"headroom: {reason}", "  ", "    ")
     yield from places((shown[0][0].source,))

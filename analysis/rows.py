@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from analysis.chances import Starts
     from analysis.communication_rows import Communication
     from analysis.findings.model import Finding
+    from analysis.fullest import Fullest
     from analysis.load_proxy import LoadProxy
     from analysis.reconcile import Ledger
 
@@ -342,3 +343,4 @@ class Overview:
     logits: LastStage | None = None
     ledger: Ledger | None = None
     starts: Starts | None = None
+    fullest: Fullest | None = None

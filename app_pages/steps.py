@@ -22,6 +22,7 @@ def show() -> None:
     st.header("Steps", anchor=False)
     st.caption(safe(f"{found.run}, attempt {found.run_index}: {found.coverage.sentence}"))
     _classes(found)
+    _fullest(found)
     _heat(found)
     _loads(found)
     _risers(found)
@@ -44,6 +45,26 @@ def _class(one: Near) -> dict[str, Any]:
     return {"rank": one.rank, "class": one.near, "by": {"hard": "live bytes", "cache": "cached", None: None}[one.kind], "near steps": one.near_steps,
             "of": one.steps, "chance of a step, 95 %": chance, "hard headroom": size_text(one.headroom_hard_bytes),
             "soft headroom": size_text(one.headroom_soft_bytes), "retries in steps": one.touched_steps, "why": one.reason, "steps chosen": one.rule}
+
+
+def _fullest(found: Overview) -> None:
+    section("Which rank is the fullest, and whether that moves")
+    top = found.fullest
+    if top is None:
+        st.info(safe(found.not_measurable.get("fullest", "")), icon=":material/help:")
+        return
+    st.markdown(f"**{safe(top.sentence[0].upper() + top.sentence[1:])}.**")
+    st.caption(f"Compared over {top.rule}, read on up to {top.ranks_read} ranks; peaks within 20 MiB of the largest are as full.")
+    if top.moves:
+        rows = [{"step": one.iteration, "rank": one.rank, "gib": one.peak_bytes / GIB} for one in top.moved[:2000]]
+        chart = alt.Chart(alt.InlineData(values=rows)).mark_line(interpolate="step-after", point=True, color=BLUE).encode(
+            x=alt.X("step:Q", title="iteration"), y=alt.Y("rank:Q", title="fullest rank", axis=alt.Axis(tickMinStep=1)),
+            tooltip=["step:Q", "rank:Q", alt.Tooltip("gib:Q", title="peak, GiB", format=".2f")]).properties(height=200)
+        st.altair_chart(chart, alt="The fullest rank from step to step")
+    if top.ranks:
+        st.dataframe([{"rank": one.rank, "fullest in steps": one.steps, "share": f"{one.share:.0%}", "largest peak then, GiB": gib(one.peak_bytes)}
+                      for one in top.ranks], hide_index=True, key="fullest",
+                     column_config={"largest peak then, GiB": st.column_config.NumberColumn(format="%.2f")})
 
 
 def _heat(found: Overview) -> None:

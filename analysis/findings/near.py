@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from analysis.coverage import shown_ranks
 from analysis.findings.catalogue import advise
 from analysis.findings.model import Finding, Rule, Seen, Severity
+from analysis.fullest import EVERY
 from analysis.rows import Near, Rank, Riser, Source
 from analysis.verdict import size_text
 
@@ -50,8 +51,18 @@ def _hard(seen: Seen) -> Iterator[Finding]:
                "insufficient": "at least once; too few steps are known to say how often"}[name]
         left = "" if worst.headroom_hard_bytes is None else f", the worst with {size_text(worst.headroom_hard_bytes)} left"
         yield Finding(f"near_limit_{name}", _severity(severity), "proven" if name != "insufficient" else "possible",
-                      f"{_named(numbers).capitalize()}: live bytes come within the margin of the limit {how}{left}.",
+                      f"{_named(numbers).capitalize()}: live bytes come within the margin of the limit {how}{left}.{_moves(seen)}",
                       _places(ranks), advice, useless)
+
+
+def _moves(seen: Seen) -> str:
+    """That the next one near may be another card than the last."""
+    top = seen.overview.fullest
+    if top is None or not top.moves:
+        return ""
+    last, what = top.moved[-1], "steps" if top.rule == EVERY else "steps of high load"
+    return (f" The fullest rank moves: {top.moves} time{'s' * (top.moves > 1)} over {top.steps} {what}, "
+            f"at step {last.iteration} from rank {last.rank_before} to another card, rank {last.rank}.")
 
 
 def _severity(name: str) -> Severity:

@@ -18,7 +18,8 @@ WITH told AS (
     UNION ALL
     SELECT run, run_index, CAST(NULL AS INTEGER), capacity_bytes, 5, 'facts of the run', artifact, line FROM runs WHERE capacity_bytes > 0
 ), holder AS (
-    SELECT run, run_index, rank, rank_label FROM rank_latest
+    SELECT run, run_index, rank, CASE WHEN rank IS NULL THEN COALESCE(rank_label, 'not told') END AS rank_label
+    FROM rank_memory WHERE COALESCE(valid, TRUE)
     UNION
     SELECT run, run_index, rank, CASE WHEN rank IS NULL THEN COALESCE(rank_label, 'not told') END FROM oom_events
 ), own AS (

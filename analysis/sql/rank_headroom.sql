@@ -22,20 +22,19 @@ WITH active AS (
     LEFT JOIN rank_layout AS layout ON layout.run = latest.run AND layout.run_index = latest.run_index AND layout.rank = latest.rank
     LEFT JOIN active ON active.run = latest.run AND active.run_index = latest.run_index AND active.rank = latest.rank
     LEFT JOIN died ON died.run = latest.run AND died.run_index = latest.run_index AND died.rank = latest.rank
-), stage AS (
-    SELECT run, run_index, pp, MAX(own_outside_bytes) AS stage_outside_bytes FROM own WHERE pp IS NOT NULL GROUP BY run, run_index, pp
+), staged AS (
+    SELECT *, CASE WHEN pp IS NOT NULL THEN MAX(own_outside_bytes) OVER (PARTITION BY run, run_index, pp) END AS stage_outside_bytes FROM own
 ), known AS (
     SELECT
         own.run, own.run_index, own.rank, own.rank_label, own.pp, own.tp, own.cp, own.ep, own.dp,
         own.iteration, own.scope, own.records, own.iterations,
         own.allocated_bytes, own.max_allocated_bytes, own.reserved_bytes, own.max_reserved_bytes, own.device_used_bytes,
         CASE WHEN own.max_active_bytes > own.max_allocated_bytes THEN own.max_active_bytes ELSE own.max_allocated_bytes END AS peak_bytes,
-        COALESCE(own.own_outside_bytes, stage.stage_outside_bytes) AS outside_bytes,
-        CASE WHEN own.own_outside_bytes IS NOT NULL THEN 'rank' WHEN stage.stage_outside_bytes IS NOT NULL THEN 'stage' END AS outside_source,
+        COALESCE(own.own_outside_bytes, own.stage_outside_bytes) AS outside_bytes,
+        CASE WHEN own.own_outside_bytes IS NOT NULL THEN 'rank' WHEN own.stage_outside_bytes IS NOT NULL THEN 'stage' END AS outside_source,
         capacity.capacity_bytes, capacity.capacity_source, capacity.capacity_artifact, capacity.capacity_line,
         own.artifact, own.line, own.peak_iteration, own.peak_phase, own.peak_artifact, own.peak_line
-    FROM own
-    LEFT JOIN stage ON stage.run = own.run AND stage.run_index = own.run_index AND stage.pp = own.pp
+    FROM staged AS own
     LEFT JOIN rank_capacity AS capacity ON capacity.run = own.run AND capacity.run_index = own.run_index
         AND COALESCE(capacity.rank, -1) = COALESCE(own.rank, -1) AND COALESCE(capacity.rank_label, '') = COALESCE(own.rank_label, '')
 )

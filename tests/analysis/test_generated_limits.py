@@ -7,7 +7,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from analysis.database import attempt_steps, from_rows
+from analysis.attempt_steps import attempt_steps
+from analysis.database import from_rows
 from analysis.limits import near_limits
 from analysis.overview import ranks_of
 
@@ -79,7 +80,7 @@ def _connection(rows, loads):
 
 def _judge(connection, run):
     with attempt_steps(connection, run, 0):
-        return {one.rank: one for one in near_limits(connection, run, 0, ranks_of(connection, run, 0), 0, set())}
+        return {one.rank: one for one in near_limits(connection, ranks_of(connection, run, 0), 0, set())}
 
 
 @pytest.fixture(scope="module")

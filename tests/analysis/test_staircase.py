@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.database import attempt_steps, from_rows
+from analysis.attempt_steps import attempt_steps
+from analysis.database import from_rows
 from analysis.staircase import staircase
 
 GIB, MIB = 2**30, 2**20

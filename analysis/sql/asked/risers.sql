@@ -4,8 +4,8 @@
 -- more than half of the rise at the very next reading was given back (expandable segments, emptied cache) and is no riser.
 WITH step AS (
     SELECT
-        run, run_index, rank, iteration, artifact, line, max_allocated_bytes,
-        CASE WHEN scope = 'interval' AND reserved_bytes IS NOT NULL THEN reserved_bytes ELSE max_reserved_bytes END AS held_bytes, touched
+        rank, iteration, artifact, line, max_allocated_bytes,
+        CASE WHEN own AND reserved_bytes IS NOT NULL THEN reserved_bytes ELSE max_reserved_bytes END AS held_bytes, touched
     FROM attempt_steps
 ), compared AS (
     SELECT

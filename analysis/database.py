@@ -2,15 +2,20 @@
 
 Each table of `ingest.tables` is a view of its own name that holds visible rows only: a row counts if its `artifact` is a visible
 row of `artifacts` (a closed piece, or the newest open tail of its source), so that what a crash left between two commits is never
-seen. `artifacts` and `run_attempts` are read once, when the connection opens: most queries join them. The stored
-rows lie in the schema `stored`. A table with no file yet is an empty view of the right types, and a column that old files lack reads as
-null. The views of `VIEWS` are `.sql` files, one SELECT each, in the order they need one another; they keep
-to the SQL that DuckDB and Spark share. No DuckDB extension is needed.
+seen. The stored rows lie in the schema `stored`. A table with no file yet is an empty view of the right types, and a column that old files lack
+reads as null. The views of `VIEWS` are `.sql` files, one SELECT each, in the order they need one another; they keep to the SQL that DuckDB and
+Spark share. No DuckDB extension is needed.
+
+Opening costs the transaction logs and the table `artifacts` (read once: every query joins it), nothing else: the types come from
+`ingest.tables`, so no file is opened; no view holds an answer, so one that asks for a run reads that run. `scoped` keeps what many questions
+about one attempt share. What SQL cannot say (`rank_grid`, `load_rules`) is worked out by a function inside a view, for the attempts a query asks.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -18,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from analysis.expert_load import load_rules
-from analysis.rank_layout import rank_layout
+from analysis.expert_load import add_load_rules
+from analysis.rank_layout import add_rank_grid
 from ingest.errors import LedgerError
+from ingest.lake import PARTITION
 from ingest.tables import BY_NAME, TABLES, Table, arrow_schema
 
 if TYPE_CHECKING:
@@ -28,9 +34,9 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-VIEWS = ("run_attempts", "rank_latest", "rank_capacity", "rank_headroom", "rank_steps", "rank_load", "device_latest", "stage_memory", "coverage",
-         "snapshot_levels", "rank_day_levels", "rank_days")
-"""Every view of `analysis/sql`, each after those it reads; `rank_layout` and `load_rules` stand between the first and the second."""
+VIEWS = ("attempt_facts", "run_attempts", "rank_layout", "rank_latest", "rank_capacity", "rank_headroom", "rank_steps", "rank_load",
+         "device_latest", "stage_memory", "coverage", "snapshot_levels", "rank_day_levels", "rank_days")
+"""Every view of `analysis/sql`, each after those it reads; `rank_grid` and `load_rules` stand after the first."""
 
 _TYPES = {
     "string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP",
@@ -59,12 +65,21 @@ WHERE piece.status = 'closed'
 
 def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
     """An in-memory connection whose views read the lake's files of this moment. Raises LedgerError where the lake cannot be read."""
+    with ThreadPoolExecutor() as pool:
+        uris = dict(zip(BY_NAME, pool.map(lake.uris, BY_NAME), strict=True))
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("CREATE SCHEMA stored")
-    for table in TABLES:
-        connection.execute(f"CREATE VIEW stored.{table.name} AS {_stored(connection, table, lake.uris(table.name))}")
-    return _with_views(connection)
+    connection.begin()
+    _make_views(connection)
+    try:
+        for table in TABLES:
+            if uris[table.name]:
+                connection.execute(f"DROP TABLE stored.{table.name}; CREATE VIEW stored.{table.name} AS {_files(table, uris[table.name])}")
+        connection.execute(f"INSERT INTO artifacts {_visible(BY_NAME['artifacts'])}")
+        connection.commit()
+    except duckdb.Error as error:
+        raise damage(error) or error from error
+    return connection
 
 
 def from_rows(rows: Mapping[str, Sequence[Row]], run: str = "file", artifact: str | None = None) -> duckdb.DuckDBPyConnection:
@@ -76,13 +91,15 @@ def from_rows(rows: Mapping[str, Sequence[Row]], run: str = "file", artifact: st
     filled = {table.name: [_filled(row, run, artifact or run) for row in rows.get(table.name, ())] for table in TABLES}
     filled["artifacts"] += _artifacts_of(filled, run, artifact or run)
     connection = duckdb.connect()
-    connection.execute("CREATE SCHEMA stored")
+    _make_views(connection)
     for table in TABLES:
-        given = pa.Table.from_pylist(filled[table.name], schema=arrow_schema(table.name))
-        connection.register("given_rows", given)
-        connection.execute(f"CREATE TABLE stored.{table.name} AS SELECT * FROM given_rows")
-        connection.unregister("given_rows")
-    return _with_views(connection)
+        if filled[table.name]:
+            given = pa.Table.from_pylist(filled[table.name], schema=arrow_schema(table.name))
+            connection.register("given_rows", given)
+            connection.execute(f"INSERT INTO stored.{table.name} SELECT * FROM given_rows")
+            connection.unregister("given_rows")
+    connection.execute(f"INSERT INTO artifacts {_visible(BY_NAME['artifacts'])}")
+    return connection
 
 
 def locked(source: Lake | duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -102,9 +119,22 @@ def locked(source: Lake | duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
 
 def records(connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[dict[str, Any]]:
     """The rows of a query as dictionaries by column name."""
-    result = connection.execute(query, dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
+    try:
+        result = connection.execute(query, dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
+    except duckdb.Error as error:
+        raise damage(error) or error from error
     names = [column[0] for column in result.description or ()]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def damage(error: BaseException) -> LedgerError | None:
+    """What to tell a person where the engine could not read a file of the lake; None for any other error."""
+    reason = str(error).strip().partition("\n")[0]
+    table = re.search(r"/(\w+)/month=", reason)
+    if not isinstance(error, duckdb.Error) or table is None or table[1] not in BY_NAME:
+        return None
+    return LedgerError(f"a file of the table {table[1]} is lost or damaged: {reason}", where="lake",
+                       todo="restore the file, or ingest the artifacts into a new lake")
 
 
 @contextmanager
@@ -134,23 +164,18 @@ def asked_text(name: str) -> str:
     return view_text(f"asked/{name}")
 
 
-def _with_views(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+def _make_views(connection: duckdb.DuckDBPyConnection) -> None:
+    """Every view, on empty tables: the engine binds a view that is made through all those below it, which on files would take most of an opening."""
+    connection.execute("CREATE SCHEMA stored")
     for table in TABLES:
-        kind = "TABLE" if table.name == "artifacts" else "VIEW"
-        connection.execute(f"CREATE {kind} {table.name} AS {_visible(table)}")
+        columns = ", ".join(f'"{column.name}" {_TYPES[column.type]}' for column in table.columns)
+        connection.execute(f"CREATE TABLE stored.{table.name} ({columns})")
+        connection.execute(f"CREATE TABLE artifacts ({columns})" if table.name == "artifacts" else f"CREATE VIEW {table.name} AS {_visible(table)}")
     for name in VIEWS:
-        if name == "rank_latest":
-            _made(connection, "rank_layout", rank_layout(connection))
-            _made(connection, "load_rules", load_rules(connection))
-        connection.execute(f"CREATE {'TABLE' if name == 'run_attempts' else 'VIEW'} {name} AS {view_text(name)}")
-    return connection
-
-
-def _made(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
-    """A table of what Python works out from a run's arguments: where each rank seen sits, how many bytes a routed token is."""
-    connection.register("given_rows", rows)
-    connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given_rows")
-    connection.unregister("given_rows")
+        connection.execute(f"CREATE VIEW {name} AS {view_text(name)}")
+        if name == "attempt_facts":
+            add_rank_grid(connection)
+            add_load_rules(connection)
 
 
 def _visible(table: Table) -> str:
@@ -160,32 +185,17 @@ def _visible(table: Table) -> str:
     return f"SELECT {columns} FROM stored.{table.name} AS piece WHERE piece.artifact IN (SELECT artifact FROM artifacts)"
 
 
-def _stored(connection: duckdb.DuckDBPyConnection, table: Table, uris: Sequence[str]) -> str:
-    """Every column of the table by name; null of the right type where no file has it."""
-    if not uris:
-        return f"SELECT {', '.join(_null(column.name, column.type) for column in table.columns)} WHERE FALSE"
+def _files(table: Table, uris: Sequence[str]) -> str:
+    """Every column of a table's files by name; null of the right type where a file lacks it. The types are given: none is opened to look."""
     names = ", ".join(_quoted(uri) for uri in uris)
-    source = f"read_parquet([{names}], union_by_name = true, hive_partitioning = true, hive_types_autocast = false)"
-    try:
-        present = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
-    except duckdb.Error as error:
-        reason = str(error).partition("\n")[0]
-        raise LedgerError(f"a file of the table {table.name} is lost or damaged: {reason}", where="lake",
-                          todo="restore the file, or ingest the artifacts into a new lake") from error
-    columns = (_typed(column.name, column.type) if column.name in present else _null(column.name, column.type) for column in table.columns)
-    return f"SELECT {', '.join(columns)} FROM {source}"
+    columns = ", ".join(f'"{column.name}"' for column in table.columns)
+    typed = ", ".join(f"'{column.name}': {{'name': '{column.name}', 'type': '{_TYPES[column.type]}', 'default_value': NULL}}"
+                      for column in table.columns if column.name not in PARTITION)
+    return f"SELECT {columns} FROM read_parquet([{names}], schema = MAP {{{typed}}}, hive_partitioning = true, hive_types_autocast = false)"
 
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _typed(name: str, type_: str) -> str:
-    return f'CAST("{name}" AS {_TYPES[type_]}) AS "{name}"'
-
-
-def _null(name: str, type_: str) -> str:
-    return f'CAST(NULL AS {_TYPES[type_]}) AS "{name}"'
 
 
 def _filled(row: Row, run: str, artifact: str) -> dict[str, Any]:

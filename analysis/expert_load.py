@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from analysis.theory.arguments import native_args
 from analysis.theory.inflight import peak_stages, schedule
 from analysis.theory.run_arguments import run_arguments
@@ -21,15 +19,33 @@ from ingest.errors import LedgerError
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
-RULES = pa.schema([
-    ("run", pa.string()), ("run_index", pa.int32()), ("pp", pa.int32()), ("saved_bytes_a_token", pa.int64()), ("spike_bytes_a_token", pa.int64()),
-    ("in_flight", pa.float64()), ("microbatches", pa.int32()), ("chunks", pa.int32()), ("recomputed", pa.bool_())])
-_RUNS = """
-SELECT DISTINCT attempt.* FROM run_attempts AS attempt
-JOIN (SELECT DISTINCT run, run_index FROM expert_load) AS loaded ON loaded.run = attempt.run AND loaded.run_index = attempt.run_index
+_RULE_TYPE = """STRUCT(pp INTEGER, saved_bytes_a_token BIGINT, spike_bytes_a_token BIGINT, in_flight DOUBLE, microbatches INTEGER, chunks INTEGER,
+    recomputed BOOLEAN)[]"""
+_FACTS = ("num_microbatches", "world_size", "tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
+          "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "data_parallel_size")
+_FACT_TYPE = f"STRUCT({', '.join(f'{name} BIGINT' for name in _FACTS)})"
+_ARGUMENT_TYPE = "STRUCT(name VARCHAR, value VARCHAR, origin VARCHAR, line BIGINT)[]"
+_RULES_VIEW = f"""
+CREATE VIEW load_rules AS
+WITH loaded AS (
+    SELECT DISTINCT run, run_index FROM expert_load
+), argument AS (
+    SELECT run, run_index, LIST({{'name': name, 'value': value, 'origin': origin, 'line': line}} ORDER BY artifact, line, name) AS arguments
+    FROM run_args
+    GROUP BY run, run_index
+), ruled AS (
+    SELECT fact.run, fact.run_index,
+        UNNEST(rules_of_attempt({{{', '.join(f"'{name}': fact.{name}" for name in _FACTS)}}}, argument.arguments)) AS rule
+    FROM attempt_facts AS fact
+    JOIN loaded ON loaded.run = fact.run AND loaded.run_index = fact.run_index
+    JOIN argument ON argument.run = fact.run AND argument.run_index = fact.run_index
+)
+SELECT run, run_index, rule.pp AS pp, rule.saved_bytes_a_token AS saved_bytes_a_token, rule.spike_bytes_a_token AS spike_bytes_a_token,
+    rule.in_flight AS in_flight, rule.microbatches AS microbatches, rule.chunks AS chunks, rule.recomputed AS recomputed
+FROM ruled
 """
-_ARGUMENTS = "SELECT name, value, origin, line FROM run_args WHERE run = ? AND run_index = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +75,21 @@ def rule(args: Mapping[str, Any]) -> Rule | None:
     return Rule(saved - activation, dispatch + activation, False if "recompute_granularity" in args else None)
 
 
+def add_load_rules(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the view `load_rules`: a row a stage of every attempt with counts of experts and the widths among its arguments."""
+    given: list[Any] = [_FACT_TYPE, _ARGUMENT_TYPE]
+    connection.create_function("rules_of_attempt", _rules, given, _RULE_TYPE)
+    connection.execute(_RULES_VIEW)
+
+
 def load_rules(connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """One row a stage of every attempt that has counts of experts and the widths among its arguments."""
-    rows: list[dict[str, Any]] = []
-    result = connection.execute(_RUNS)
-    names = [column[0] for column in result.description or ()]
-    for values in result.fetchall():
-        attempt = dict(zip(names, values, strict=True))
-        given = connection.execute(_ARGUMENTS, [attempt["run"], attempt["run_index"]]).fetchall()
-        arguments = [dict(zip(("name", "value", "origin", "line"), one, strict=True)) for one in given]
-        known = run_arguments(arguments, [attempt])
-        rows += [{"run": attempt["run"], "run_index": attempt["run_index"], **row} for row in _of_stages(native_args(known.args), known.microbatches)]
-    return pa.Table.from_pylist(rows, schema=RULES)
+    """The view `load_rules` as Arrow rows, for an engine that cannot work it out itself."""
+    return connection.sql("SELECT * FROM load_rules").to_arrow_table()
+
+
+def _rules(facts: dict[str, Any], arguments: list[dict[str, Any]]) -> Any:
+    known = run_arguments(arguments, [facts])
+    return _of_stages(native_args(known.args), known.microbatches)
 
 
 def _of_stages(args: Mapping[str, Any], microbatches: int | None) -> list[dict[str, Any]]:

@@ -94,7 +94,11 @@ class Lake:
     def __init__(self, root: str | Path) -> None:
         self.root = str(root)
         self._transactions = Transactions()
-        if "://" not in self.root and (bad := re.search(r"[\[\]]|%[0-9A-Fa-f]{2}", str(Path(self.root).absolute()))):
+        self._sizes: dict[str, int] = {}
+        self._options: dict[str, str] | None = None
+        if object_store.is_address(self.root):
+            self.root, self._options = object_store.checked(self.root), object_store.options()
+        elif (bad := re.search(r"[\[\]]|%[0-9A-Fa-f]{2}", str(Path(self.root).absolute()))):
             raise LedgerError(f"the table format cannot address a folder with {bad[0]!r} in its path", where=self.root,
                               todo="name another place with --lake DIR")
 

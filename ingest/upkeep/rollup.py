@@ -26,7 +26,10 @@ LEVEL_BITS = 28
 
 TEXT_KEYS = ("run", "artifact", "month", "cluster", "rank_label", "scope")
 KEYS = (*TEXT_KEYS, "run_index", "rank", "day", "reserved_level", "allocated_level")
-"""What tells rows of `rank_day` apart; rows alike in all but `artifact` and `month` may be summed."""
+"""What tells rows of `rank_day` apart as a piece brings them."""
+
+FOLDED = ("run", "run_index", "rank", "rank_label", "day", "scope", "reserved_level", "allocated_level")
+"""What tells rows of one partition apart once pieces are summed."""
 
 SUMS: Mapping[str, str] = {
     "records": "sum", "max_allocated_bytes": "max", "min_allocated_bytes": "min", "max_reserved_bytes": "max", "min_reserved_bytes": "min",

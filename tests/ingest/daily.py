@@ -67,19 +67,26 @@ class Fleet:
 
     def write(self) -> None:
         """One ingest: some sources grow."""
+        batch = self.batch()
+        self._commit(batch)
+        for piece in batch.artifacts:
+            if piece["status"] == "closed":
+                self.closed[piece["source"]] = piece["end_bytes"]
+
+    def batch(self) -> Batch:
+        """What one ingest reads."""
         self.now += timedelta(hours=self.random.choice([1, 7, 30]))
-        batch, reached = Batch(), dict(self.closed)
+        batch = Batch()
         for source in self.random.sample(sorted(self.closed), self.random.randint(1, 3)):
             batch.expected[source] = self.closed[source]
+            start = self.closed[source] or 0
             for _ in range(self.random.randint(0, 2)):
-                start = reached[source] or 0
-                reached[source] = start + self.random.randint(1, 50)
-                self._piece(batch, source, start, reached[source] or 0, "closed")
+                end = start + self.random.randint(1, 50)
+                self._piece(batch, source, start, end, "closed")
+                start = end
             if self.random.random() < 0.6:
-                start = reached[source] or 0
                 self._piece(batch, source, start, start + self.random.randint(1, 60), "tail")
-        self._commit(batch)
-        self.closed = reached
+        return batch
 
     def _commit(self, batch: Batch) -> None:
         """A writer that dies is started again at once, or its source is read anew, with other bytes, at the next time."""

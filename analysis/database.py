@@ -64,10 +64,17 @@ WHERE piece.status = 'closed'
 
 
 def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
-    """An in-memory connection whose views read the lake's files of this moment. Raises LedgerError where the lake cannot be read."""
+    """An in-memory connection whose views read the lake's files of this moment. Raises LedgerError where the lake cannot be read.
+
+    `artifacts` is looked at before the others: writers commit it last, so what it names is in every table looked at after it.
+    """
+    uris = {"artifacts": lake.uris("artifacts")}
+    others = [name for name in BY_NAME if name != "artifacts"]
     with ThreadPoolExecutor() as pool:
-        uris = dict(zip(BY_NAME, pool.map(lake.uris, BY_NAME), strict=True))
+        uris.update(zip(others, pool.map(lake.uris, others), strict=True))
     connection = duckdb.connect()
+    if (reader := lake.file_system()) is not None:
+        connection.register_filesystem(reader)
     connection.execute("SET TimeZone = 'UTC'")
     connection.begin()
     _make_views(connection)

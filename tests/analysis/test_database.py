@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from importlib.resources import files
+from threading import Event
 
 import duckdb
 import pyarrow as pa
@@ -35,6 +36,9 @@ class FolderLake:
 
     def uris(self, table):
         return sorted(str(path) for path in (self.root / table).rglob("*.parquet"))
+
+    def file_system(self):
+        return None
 
 
 def piece(source, start, end, status="closed", at=1):
@@ -154,6 +158,22 @@ def test_capacity_is_the_ranks_own_before_another_ranks():
     rows["rank_memory"][3]["device_total_bytes"] = 79 * GIB
     found = {row["rank"]: (row["capacity_bytes"] // GIB, row["capacity_line"]) for row in records(from_rows(rows), "SELECT * FROM rank_capacity")}
     assert (found[4], found[0], found[5], found[12]) == ((80, 500), (30, 501), (79, 105), (30, 501))
+
+
+def test_artifacts_are_looked_at_before_any_other_table(lake):
+    """They are committed last: where they are looked at later than a table, a piece may be visible whose rows were not there yet."""
+    others = Event()
+
+    class Watched(FolderLake):
+        def uris(self, table):
+            if table != "artifacts":
+                others.set()
+            elif others.wait(0.3):
+                raise AssertionError("another table was looked at meanwhile")
+            return super().uris(table)
+
+    connect(Watched(lake.root))
+    assert others.is_set()
 
 
 def test_the_given_rows_are_not_changed_and_bad_settings_do_not_leak():

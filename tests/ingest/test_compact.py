@@ -1,17 +1,19 @@
 """Compaction: fewer, sorted files with the same answers; nothing lost or doubled whoever else is at work."""
 
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from analysis.database import connect, orphans
 from ingest.errors import LedgerError
-from ingest.lake import Lake
+from ingest.lake import Batch, Lake
+from ingest.tables import arrow_schema
 from ingest.upkeep import stored
 from ingest.upkeep.compact import Compacted, Limits, compact, planned
 from ingest.upkeep.stored import StoredFile, version_of
@@ -78,24 +80,33 @@ def test_what_a_reader_was_told_an_hour_ago_is_still_there(tmp_path: Path) -> No
     assert orphans(connect(lake)) == left
 
 
+def reading(start: int, end: int) -> Batch:
+    """A piece with one record, alike but for its place."""
+    keys: dict[str, Any] = {"run": "r", "run_index": 0, "artifact": f"s:{start}-{end}~0", "month": "2026-11", "cluster": "c"}
+    batch = Batch(expected={"s": start or None})
+    batch.artifacts.append({**keys, "source": "s", "path": "p", "start_bytes": start, "end_bytes": end, "status": "closed",
+                            "ingested_at": datetime(2026, 11, 1)})
+    batch.tables["rank_memory"] = [pa.Table.from_pylist([{**keys, "rank": 0, "allocated_bytes": 5}], schema=arrow_schema("rank_memory"))]
+    return batch
+
+
 def test_a_sleeping_writer_does_not_write_again_what_was_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It passed the first look at `artifacts`, slept while another wrote the same and upkeep folded it, and goes on."""
-    made, other = fleet(tmp_path), Lake(tmp_path / "lake")
-    original, slept = Lake._append_rows, []
+    sleeper, other = Lake(tmp_path), Lake(tmp_path)
+    other.commit(reading(0, 5))
+    batch, slept = reading(5, 10), []
+    original = Lake._append_rows
 
-    def sleepy(lake: Lake, *given: Any) -> None:
-        if lake is made.lake and not slept:
+    def sleepy(lake: Lake, name: str, *given: Any) -> None:
+        if lake is sleeper and not slept:
             slept.append(other.commit(batch))
-            done(other)
-        original(lake, *given)
+            assert done(other)["rank_day"].rows_folded == 1
+        original(lake, name, *given)
 
     monkeypatch.setattr(Lake, "_append_rows", sleepy)
-    batch = made.batch()
-    while not (closed := {piece["source"] for piece in batch.artifacts if piece["status"] == "closed"} if batch.tables else set()):
-        batch = made.batch()
-    assert made.lake.commit(batch) == closed
-    assert slept == [set()]
-    assert assert_days_are_those_of_the_records(connect(other))
+    assert (sleeper.commit(batch), slept) == ({"s"}, [set()])
+    assert connect(other).execute("SELECT records FROM rank_days").fetchall() == [(2,)]
+    assert assert_days_are_those_of_the_records(connect(other)) == 1
 
 
 @pytest.mark.parametrize("rival", ["ours", "of the table format"])

@@ -77,6 +77,7 @@ docs: $(DEV)
 	$(BIN)/python -m sample_data.make
 	$(BIN)/python docs/make_schema.py
 	$(BIN)/python docs/make_findings.py
+	$(BIN)/python docs/make_glossary.py
 	$(BIN)/python docs/make_snapshot_rules.py
 	$(BIN)/python -m pytest -q tests/test_readme.py --regenerate
 

@@ -27,6 +27,7 @@ if __name__ == "__main__":
         "Lake": [
             st.Page("app_pages/compare.py", title="Compare", icon=":material/compare_arrows:"),
             st.Page("app_pages/sql.py", title="SQL", icon=":material/database:"),
+            st.Page("app_pages/glossary.py", title="Glossary", icon=":material/menu_book:"),
         ],
     })
     st.sidebar.caption(f"Lake {safe(lake_root())}")

@@ -1,11 +1,12 @@
-"""A 16-rank MoE run (PP2, EP8, no sequence parallelism) over 50 steps: the logs of rank 0 and of the last rank, and of all ranks `memory_stats`,
-tokens per expert and NCCL's lines.
+"""A 16-rank MoE run (PP2, EP8, no sequence parallelism) over 50 steps: the logs of rank 0 and of the last rank, and of all ranks but one
+`memory_stats`, tokens per expert and NCCL's lines.
 
-Routed tokens are conserved: what one expert rank gets more, its seven peers get less. Rank 3 holds popular experts in every step,
-ranks 5 and 6 in a few, so one rank is near its limit always, two in some of their steps of high load. The probe writes interval peaks after each
-step; the counts of experts add up to the tokens that the peaks were counted from. What lies outside torch is NCCL's buffers, allocation by
-allocation, and the CUDA context, libraries and other processes as one remainder.
-Format of core 0.15 with exact figures; a device total as PyTorch reports it.
+Routed tokens are conserved: what one expert rank gets more, its seven peers get less. In each step one expert rank is hot, and which one moves
+(`HOT`): so the fullest rank moves, rank 3 is near its limit in every step of its high load, two others in some of theirs, one rank's load never
+varies, and rank 12 leaves nothing behind. What the allocator holds climbs by need where a rank's load first reaches a level, and
+by fragmentation on rank 2 (`PIECES`). The probe writes interval peaks at the end of each step, after evaluation and checkpoint; the counts of
+experts add up to the tokens that the peaks were counted from. What lies outside torch is NCCL's buffers, allocation by allocation, and the CUDA
+context, libraries and other processes as one remainder. Format of core 0.15 with exact figures; a device total as PyTorch reports it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import random
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from math import exp
 from typing import Any
 
 from sample_data import nccl, printed
@@ -24,10 +26,20 @@ MODEL = Model(layers=24, hidden=2048, heads=16, groups=16, kv_channels=128, ffn=
 MICRO_BATCHES = 4
 GENERATION = "G10"
 STEPS = 50
-STEADY, OCCASIONAL = 3, {5: (9, 22, 31), 6: (14, 27)}
-"""Ranks of the first stage whose experts are popular: always, and at these steps."""
-BUSY = {5: (17, 40), 6: (5, 36, 44)}
-"""Steps in which they are loaded well above their usual, and yet not near the limit."""
+NEVER_SEEN = 12
+SURGE, LOUD, HIGH, BUSY = 1.412, 1.375, 1.392, 1.18
+"""Routed tokens of a hot rank over the balanced number; all but the last bring a rank of the first stage near its limit."""
+HOT: dict[int, dict[float, tuple[int, ...]]] = {
+    0: {BUSY: (2, 12, 23, 33, 46)}, 1: {BUSY: (4, 15, 25, 35, 48)}, 2: {BUSY: (7, 18, 28, 39, 49)},
+    3: {SURGE: (8, 17, 29, 38, 47), LOUD: (3, 6, 11, 14, 19, 21, 24, 26, 32, 34, 36, 41, 43, 45, 50)}, 4: {BUSY: (1, 10, 20, 30, 42)},
+    5: {HIGH: (9, 22, 31), BUSY: (16, 40)}, 6: {HIGH: (13, 27), BUSY: (5, 37, 44)}}
+"""Expert-parallel ranks and the steps in which each is the hot one. Rank 3's surges stand out of its other hot steps, its steps of high load."""
+PIECES = {2: {25: GIB * 5 // 4, 33: GIB * 9 // 10, 40: GIB * 3 // 2}}
+"""Ranks, steps and bytes by which reserved memory climbs without need: shapes of evaluation and checkpoint among them."""
+EVALUATED, SAVED = (25, 50), (40,)
+SEEN = tuple(rank for rank in range(MODEL.world) if rank != NEVER_SEEN)
+_ROOM = 0.005
+"""The allocator's level covers a load a little above its own."""
 DEVICE_BYTES = 85_017_755_648
 OUTSIDE_BYTES = int(2.2 * GIB)
 SPLIT_RATIO = 1.018
@@ -42,14 +54,19 @@ def loads() -> list[list[float]]:
     return [_load(step, chance) for step in range(1, STEPS + 1)]
 
 
+@cache
+def hot(step: int) -> tuple[int, float]:
+    """The hot expert-parallel rank of a step and its load."""
+    ((rank, load),) = [(rank, load) for rank, levels in HOT.items() for load, steps in levels.items() if step in steps]
+    return rank, load
+
+
 def _load(step: int, chance: random.Random) -> list[float]:
-    hot = {STEADY: 1.398 + chance.uniform(-0.012, 0.012)}
-    hot |= {rank: 1.385 + chance.uniform(-0.01, 0.01) for rank, steps in OCCASIONAL.items() if step in steps}
-    hot |= {rank: 1.18 + chance.uniform(-0.01, 0.01) for rank, steps in BUSY.items() if step in steps}
-    rest = [rank for rank in range(MODEL.expert_parallel) if rank not in hot]
-    shares = {rank: 1 + chance.uniform(-0.02, 0.02) for rank in rest}
-    scale = (MODEL.expert_parallel - sum(hot.values())) / sum(shares.values())
-    return [hot.get(rank, shares.get(rank, 0) * scale) for rank in range(MODEL.expert_parallel)]
+    rank, load = hot(step)
+    load += chance.uniform(-0.004, 0.004)
+    shares = [1 + chance.uniform(-0.01, 0.01) for _ in range(MODEL.expert_parallel)]
+    scale = (MODEL.expert_parallel - load) / (sum(shares) - shares[rank])
+    return [load if one == rank else share * scale for one, share in enumerate(shares)]
 
 
 def routed(rank: int, step: int) -> int:
@@ -76,15 +93,25 @@ def allocated(rank: int) -> int:
 
 def peak(rank: int, step: int) -> int:
     """Peak of allocated within a step."""
+    return _peak(rank, loads()[step - 1][rank % MODEL.expert_parallel])
+
+
+def _peak(rank: int, load: float) -> int:
     stage = stage_of(MODEL, rank)
-    load = loads()[step - 1][rank % MODEL.expert_parallel]
     return up_to(resident(MODEL, stage) + moe_activations(MODEL, stage, load) + logits_peak(MODEL, stage), 512)
 
 
+def level(rank: int, step: int) -> float:
+    """The highest load that a rank was given so far."""
+    return max([1.0, *(load for one in range(1, step + 1) for hottest, load in [hot(one)] if hottest == rank % MODEL.expert_parallel)])
+
+
+@cache
 def reserved(rank: int, step: int) -> int:
-    """Held after a step: a staircase over the peaks so far, never beyond the device."""
+    """Held after a step: what the highest load so far needs, and pieces that fit no later request; never beyond the device."""
     most = (DEVICE_BYTES - OUTSIDE_BYTES) // (2 * MIB) * 2 * MIB
-    return min(max(up_to(int(peak(rank, one) * SPLIT_RATIO), 2 * MIB) for one in range(1, step + 1)), most)
+    pieces = sum(size for one, size in PIECES.get(rank, {}).items() if one <= step)
+    return min(up_to(int(_peak(rank, level(rank, step) + _ROOM) * SPLIT_RATIO) + pieces, 2 * MIB), most)
 
 
 def retries(rank: int, step: int) -> int:
@@ -98,16 +125,16 @@ def files() -> dict[str, str]:
     args = printed.arguments(MODEL, MICRO_BATCHES, recompute_granularity=None, train_iters=STEPS, load=None, save="/data/runs/moe/checkpoints",
                              moe_router_topk=MODEL.top_k, moe_ffn_hidden_size=MODEL.expert_ffn, moe_layer_freq=1, moe_grouped_gemm=True,
                              moe_shared_expert_intermediate_size=MODEL.shared_ffn, moe_token_dispatcher_type="alltoall",
-                             moe_router_load_balancing_type="aux_loss", moe_aux_loss_coeff=0.001)
+                             moe_router_load_balancing_type="aux_loss", moe_aux_loss_coeff=0.001, eval_interval=25, save_interval=40)
     first = [*printed.header(MODEL, args, MICRO_BATCHES), *nccl.before_training(0).text, *printed.counts(MODEL, [0]), "training ...",
              *printed.theory(args, MODEL, MICRO_BATCHES, GENERATION),
-             printed.memory(0, 1, allocated(0), peak(0, 1), reserved(0, 1), exact=True), *nccl.after_first_step(0).text]
+             printed.memory(0, 1, allocated(0), peak(0, 1), reserved(0, 1), exact=True), *nccl.after_first_step(0).text, *_of_rank_0()]
     iterations, end = _iterations(args), MODEL.world - 1
     last = [*nccl.before_training(end).text, "training ...", iterations[0], *nccl.after_first_step(end).text, *iterations[1:]]
-    stats = {f"memory_stats_rank{rank}.jsonl": "".join(_stats(rank, step) for step in range(1, STEPS + 1)) for rank in range(MODEL.world)}
-    counts = {f"tokens_per_expert/rank{rank}.jsonl": "".join(_tokens(rank)) for rank in range(MODEL.world)}
+    stats = {f"memory_stats_rank{rank}.jsonl": "".join(_stats(rank, step) for step in range(1, STEPS + 1)) for rank in SEEN}
+    counts = {f"tokens_per_expert/rank{rank}.jsonl": "".join(_tokens(rank)) for rank in SEEN}
     others = {f"nccl_rank{rank}.log": "\n".join([*nccl.before_training(rank).text, *nccl.after_first_step(rank).text]) + "\n"
-              for rank in range(1, end)}
+              for rank in SEEN if 0 < rank < end}
     return {"rank_0.log": "\n".join(first) + "\n", f"rank_{end}.log": "\n".join(last) + "\n", **stats, **counts, **others}
 
 
@@ -136,7 +163,23 @@ def _iterations(args: dict[str, Any]) -> list[str]:
         balance = sum(load * load for load in loads()[step - 1]) / MODEL.expert_parallel
         lines.append(printed.iteration_line(args, _at(step), step, STEPS, elapsed, 10.9 - 0.06 * step, tflops=138.0 * 2900 / elapsed,
                                             microseconds=False, extra=f" load_balancing_loss: {balance:.6E} |"))
+        lines += _validated(step) if step in EVALUATED else []
     return lines
+
+
+def _validated(step: int) -> list[str]:
+    loss = 10.9 - 0.058 * step
+    said = f" validation loss at iteration {step} | lm loss value: {loss:.6E} | lm loss PPL: {exp(loss):.6E} | "
+    return ["-" * (len(said) + 1), said, "-" * (len(said) + 1)]
+
+
+def _of_rank_0() -> list[str]:
+    """What rank 0 says of evaluations and checkpoints, in their order."""
+    saved = {step: [f"saving checkpoint at iteration {step:7d} to /data/runs/moe/checkpoints in torch_dist format",
+                    f"  successfully saved checkpoint from iteration {step:7d} to /data/runs/moe/checkpoints [ t 1/1, p 1/2 ]"] for step in SAVED}
+    batch = MODEL.micro_batch * MODEL.data * MICRO_BATCHES
+    evaluated = {step: [f"Evaluating on {10 * batch} samples", *(f"Evaluating iter {one}/10" for one in range(1, 11))] for step in EVALUATED}
+    return [line for step in range(1, STEPS + 1) for line in (*evaluated.get(step, ()), *saved.get(step, ()))]
 
 
 def _at(step: int) -> datetime:

@@ -11,15 +11,16 @@ from ingest.lake import Lake
 from ingest.pipeline import ingest
 
 ROOT = Path(__file__).resolve().parent.parent
+CASES = tuple(sorted(path.name for path in (ROOT / "sample_data").glob("oom_case_*")))
 RUNS = ("dense_7b5_pp2", "moe_16ranks", "oom_run")
-MEASURED = {"dense_7b5_pp2": "4 of 256", "moe_16ranks": "16 of 16"}
+MEASURED = {"dense_7b5_pp2": "4 of 256", "moe_16ranks": "15 of 16"}
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A lake of the three samples."""
+    """A lake of the samples."""
     root = tmp_path_factory.mktemp("samples") / "lake"
-    ingest([ROOT / "sample_data" / run for run in RUNS], Lake(root))
+    ingest([ROOT / "sample_data" / run for run in (*RUNS, *CASES)], Lake(root))
     return str(root)
 
 
@@ -41,6 +42,18 @@ def test_page_on_a_sample(app: AppTest, page: str, run: str) -> None:
     assert app.sidebar.selectbox[0].value == run
 
 
+@pytest.mark.parametrize("run", CASES)
+@pytest.mark.parametrize("page", ["overview", "findings"])
+def test_page_on_an_out_of_memory_case(app: AppTest, page: str, run: str) -> None:
+    app.run()
+    app.switch_page(f"app_pages/{page}.py")
+    app.query_params["run"] = run
+    app.run()
+    assert not app.exception
+    assert app.sidebar.selectbox[0].value == run
+    assert page != "overview" or app.error
+
+
 @pytest.mark.parametrize("run", sorted(MEASURED))
 def test_overview_counts_the_ranks_of_a_sample(app: AppTest, run: str) -> None:
     app.run()
@@ -53,7 +66,7 @@ def test_overview_counts_the_ranks_of_a_sample(app: AppTest, run: str) -> None:
 def test_start_lists_the_samples(app: AppTest) -> None:
     app.run()
     assert not app.exception
-    assert set(app.dataframe[0].value["run"]) == set(RUNS)
+    assert set(app.dataframe[0].value["run"]) == {*RUNS, *CASES}
 
 
 def test_communication_shows_each_rank_beside_its_measurement(app: AppTest) -> None:
@@ -63,6 +76,6 @@ def test_communication_shows_each_rank_beside_its_measurement(app: AppTest) -> N
     app.run()
     assert not app.exception
     ranks = app.dataframe[0].value
-    assert len(ranks) == 16
+    assert len(ranks) == 15
     assert (round(ranks["estimate, GiB"][0] * 1024), round(ranks["outside torch, GiB"][0], 2)) == (1008, 2.2)
     assert "world" in set(app.dataframe[1].value["process group"])

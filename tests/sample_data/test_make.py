@@ -22,7 +22,7 @@ def test_the_committed_files_are_what_the_script_writes(tmp_path):
                  if path.is_file()}
     assert committed.keys() == written.keys()
     assert [path for path in written if written[path] != committed[path]] == []
-    assert sum(path.stat().st_size for path in paths) < 3_100_000
+    assert sum(path.stat().st_size for path in paths) < 3_000_000
 
 
 def content(path: Path) -> bytes:
@@ -66,16 +66,8 @@ def test_routed_tokens_are_conserved_in_every_step():
         assert sum(loads) == pytest.approx(moe.MODEL.expert_parallel)
 
 
-def test_one_rank_of_the_moe_run_is_near_always_and_two_now_and_then():
-    limit, margin = moe.DEVICE_BYTES - moe.OUTSIDE_BYTES, 0.03 * moe.DEVICE_BYTES
-    near = {rank: sum(limit - moe.peak(rank, step) <= margin for step in range(1, moe.STEPS + 1)) for rank in range(moe.MODEL.world)}
-    assert near == {rank: {3: 50, 5: 3, 6: 2}.get(rank, 0) for rank in range(16)}
-    assert max(moe.peak(3, step) for step in range(1, moe.STEPS + 1)) < limit
-    assert moe.retries(3, moe.STEPS) > 0
-
-
 def test_each_reading_of_the_moe_run_is_possible_and_agrees_with_the_log():
-    for rank in range(16):
+    for rank in moe.SEEN:
         readings = [json.loads(line) for line in (SAMPLES / "moe_16ranks" / f"memory_stats_rank{rank}.jsonl").read_text().splitlines()]
         assert [(one["rank"], one["iteration"]) for one in readings] == [(rank, step) for step in range(1, 51)]
         for one in readings:
@@ -114,7 +106,7 @@ def test_the_death_of_the_oom_run_adds_up():
 
 
 def test_the_counts_of_the_moe_run_add_up_to_what_its_peaks_were_counted_from():
-    for rank in range(16):
+    for rank in moe.SEEN:
         path = SAMPLES / "moe_16ranks" / "tokens_per_expert" / f"rank{rank}.jsonl"
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         assert len(lines) == moe.STEPS * moe.MODEL.layers // 2
@@ -124,7 +116,7 @@ def test_the_counts_of_the_moe_run_add_up_to_what_its_peaks_were_counted_from():
         assert whole == pytest.approx(8 * moe.MODEL.top_k * moe.MODEL.tokens, abs=8)
 
 
-@pytest.mark.parametrize("rank", range(16))
+@pytest.mark.parametrize("rank", moe.SEEN)
 def test_nccl_lines_of_the_moe_run_agree_with_its_device_figures(rank):
     name = f"rank_{rank}.log" if rank in (0, 15) else f"nccl_rank{rank}.log"
     text = (SAMPLES / "moe_16ranks" / name).read_text()

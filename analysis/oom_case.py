@@ -84,13 +84,16 @@ def _torch(numbers: Mapping[str, int], others: int, before: Before, cached: Cach
         return giant
     if free is None:
         return _capped(allowed, capacity) or Verdict("unknown", "the message does not say how much of the device was free")
-    unused = _unused(numbers)
+    unused, private = _unused(numbers), cached.private_bytes if cached else numbers.get("private_pool_bytes", 0)
     if unused is None:
         return _capped(allowed, capacity) or Verdict("unknown", "the message does not say how much torch had reserved")
     short = need - free
     outside = _outside(short, unused, numbers, others, before)
     if unused >= short and not (outside and outside.figures["excess_bytes"] > unused):
         return _cached(asked or 0, free, unused, cached)
+    if private >= short and not (outside and outside.figures["excess_bytes"] > private):
+        return Verdict("B3", "free blocks of private pools, which only a CUDA graph may use, would have let it fit",
+                       {"short_bytes": short, "reserved_unallocated_bytes": unused, "private_bytes": private})
     return outside or Verdict(
         "A", "neither the cache nor what lies outside torch would have let it fit: live bytes and the request together are more than the device",
         {"short_bytes": short, "reserved_unallocated_bytes": unused})

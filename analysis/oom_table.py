@@ -7,12 +7,13 @@ host that the job's events tell, without any message of an allocator, are case F
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analysis.database import asked_text, records
 from analysis.oom_case import Before, Verdict, judge
-from analysis.rows import Oom, Source, Tip
+from analysis.oom_snapshot import Snapshots, Told
+from analysis.rows import Oom, RunSnapshot, Source, Tip
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,28 +44,37 @@ SELECT name, value FROM environment
 WHERE run = $1 AND run_index = $2 AND name IN ('PYTORCH_CUDA_ALLOC_CONF', 'PYTORCH_ALLOC_CONF', 'PYTORCH_HIP_ALLOC_CONF', 'PYTORCH_NPU_ALLOC_CONF')
 """
 _TURNED_BY_SETTINGS = ("B", "B1", "E")
+_OF_TORCH = ("cuda", "hip", "npu", None)
 
 
-def oom_table(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> tuple[Oom, ...]:
-    """One row a message, in the order of time or of the artifact, then the host's kills."""
+def oom_table(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, snapshots: Sequence[RunSnapshot] = ()) -> tuple[Oom, ...]:
+    """One row a message, in the order of time or of the artifact, then the host's kills. `snapshots` of the run tell the cache apart."""
     rows = records(connection, _QUERY, [run, run_index])
     before = {row["rank"]: Before(row["steady_bytes"], row["outside_bytes"], row["allocated_bytes"], row["reserved_bytes"])
               for row in records(connection, asked_text("before_oom"), {"run": run, "run_index": run_index})} if rows else {}
     settings = ",".join(row["value"] for row in records(connection, _SETTINGS, [run, run_index])) if rows else ""
     first = {row["rank"] for row in records(connection, _FIRST, [run, run_index])} if rows else set()
-    found = [_oom(row, before.get(row["rank"]), settings, first) for row in rows]
+    laid = Snapshots(connection, run, snapshots)
+    found = [_oom(row, before.get(row["rank"]), settings, first, _told(laid, row)) for row in rows]
     return (*found, *(_kill(row) for row in records(connection, _KILLS, [run, run_index])))
 
 
-def _oom(row: dict[str, Any], before: Before | None, settings: str, first: set[int]) -> Oom:
+def _told(laid: Snapshots, row: Mapping[str, Any]) -> Told | None:
+    """What a snapshot tells of an error of torch's own allocator."""
+    return laid.of(row["rank"], row["requested_bytes"]) if row["kind"] in _OF_TORCH else None
+
+
+def _oom(row: dict[str, Any], before: Before | None, settings: str, first: set[int], told: Told | None) -> Oom:
     numbers = {name: row[name] for name in NUMBERS if row[name] is not None}
-    verdict = judge(row["kind"], numbers, _others(row["other"]), before)
+    verdict = judge(row["kind"], numbers, _others(row["other"]), before, told.cached if told else None)
     missing = tuple(name for name in _NEEDED if name not in numbers)
     if row["reserved_unallocated_bytes"] is None and row["reserved_bytes"] is None:
         missing += ("reserved_bytes",)
+    if verdict.case == "B" and not (told and told.cached):
+        missing += ("snapshot",)
     return Oom(row["rank"], row["rank_label"], row["pp"], row["iteration"], row["kind"], verdict.case, verdict.reason, numbers, missing, row["frame"],
                row["allocator_hint"], row["text"], Source(row["path"], row["line"]), dict(verdict.figures), row["rank"] in first if first else None,
-               _tips(row["allocator_hint"], verdict, settings))
+               _tips(row["allocator_hint"], verdict, settings), told.snapshot if told else None)
 
 
 def _kill(row: dict[str, Any]) -> Oom:

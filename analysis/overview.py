@@ -25,6 +25,7 @@ from analysis.last_stage_table import last_stage_of
 from analysis.limits import near_limits, with_capacity
 from analysis.load_proxy import load_proxies
 from analysis.nccl import communication
+from analysis.oom_snapshot import run_snapshots
 from analysis.oom_table import oom_table
 from analysis.plan import before_of, saver
 from analysis.rank_layout import sizes_of
@@ -85,7 +86,8 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     facts = configuration(connection, run, run_index)
     ranks = ranks_of(connection, run, run_index, capacity, facts.gpu_name)
     covered = coverage(connection, run, run_index, tuple(rank.rank for rank in ranks if rank.rank is not None))
-    ooms = oom_table(connection, run, run_index)
+    snapshots = run_snapshots(connection, run)
+    ooms = oom_table(connection, run, run_index, snapshots)
     with attempt_steps(connection, run, run_index):
         loads, top = high_loads(connection), fullest(connection)
         near = near_limits(connection, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
@@ -105,7 +107,7 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
         not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads, top)
         | ({"logits": logits.reason} if logits.verdict == "not_measurable" else {}),
         devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers, logits=logits,
-        fullest=top)
+        fullest=top, snapshots=snapshots)
     found = replace(found, load_proxies=() if loads else load_proxies(connection, run, run_index),
                     communication=(shown := communication(connection, run, run_index, ranks, args)),
                     not_measurable=found.not_measurable | ({} if shown else {"communication": _NO_COMMUNICATION}))

@@ -33,6 +33,7 @@ def as_json(overview: Overview) -> dict[str, Any]:
         "rejects": {"count": overview.rejected, "first": whole["rejects"]}, "not_measurable": overview.not_measurable,
         "devices": whole["devices"], "records": overview.records, "communication": whole["communication"] or {},
         "load_proxies": whole["load_proxies"], "fullest": whole["fullest"] or {},
+        "snapshots": whole["snapshots"],
     }
     missing: dict[str, Any] = {key: {} if key in _MAPPINGS else [] for key in KEYS if key not in found}
     plain: dict[str, Any] = _plain({**{key: {**found, **missing}[key] for key in KEYS}, **found})

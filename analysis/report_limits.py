@@ -73,6 +73,11 @@ def oom_lines(overview: Overview) -> Iterator[str]:
 
 
 def _more(one: Oom) -> Iterator[str]:
+    if one.snapshot:
+        yield from wrapped(f"snapshot, joined by {one.snapshot.joined}: {one.snapshot.said}", "    ", "      ")
+        yield from places((one.snapshot.source,), "    ")
+    elif "snapshot" in one.missing:
+        yield from wrapped("which kind of cache it was is not in the message: a memory snapshot of that rank tells", "    ", "      ")
     if one.first_failure:
         yield "    the first rank of the job that failed"
     for tip in one.tips:

@@ -44,7 +44,8 @@ def _run(overview: Overview) -> Iterator[str]:
     yield "\nRun"
     rows = [("program", " ".join(filter(None, (facts.framework, facts.framework_version)))), ("sizes", _sizes(facts)),
             ("batch", _batch(facts)), ("model", _model(facts)), ("device", facts.gpu_name or ""), ("iterations", _iterations(facts)),
-            ("time", _time(facts)), ("coverage", overview.coverage.sentence), ("ranks seen", shown_ranks(overview.coverage.ranks))]
+            ("time", _time(facts)), ("snapshots", _snapshots(overview)),
+            ("coverage", overview.coverage.sentence), ("ranks seen", shown_ranks(overview.coverage.ranks))]
     for name, text in rows:
         if text:
             yield from wrapped(text, f"  {name:<12}", "  " + " " * 12)
@@ -224,6 +225,14 @@ def _iterations(facts: Configuration) -> str:
         return ""
     planned = f" of {facts.train_iterations} planned" if facts.train_iterations else ""
     return f"{facts.first_iteration} to {facts.last_iteration}{planned}"
+
+
+def _snapshots(overview: Overview) -> str:
+    """The memory snapshots of the run; `hbmledger snapshot` and the page Snapshot open one."""
+    named = [(f"rank {one.rank}" if one.rank is not None else one.rank_label or "rank not told") + (", out of memory" if one.trigger == "oom" else "")
+             + ("" if one.iteration is None else f", step {one.iteration}") for one in overview.snapshots]
+    more = f"; and {len(named) - RANKS_SHOWN} more" if len(named) > RANKS_SHOWN else ""
+    return f"{len(named)}: {'; '.join(named[:RANKS_SHOWN])}{more}" if named else ""
 
 
 def _time(facts: Configuration) -> str:

@@ -236,6 +236,32 @@ class Tip:
 
 
 @dataclass(frozen=True, slots=True)
+class RunSnapshot:
+    """One device of a memory snapshot of the run; `trigger` is `oom`, `step` or null. Peaks are those of its trace."""
+
+    rank: int | None
+    rank_label: str | None
+    device: int
+    iteration: int | None
+    trigger: str | None
+    events: int
+    peak_requested_bytes: int | None
+    peak_reserved_bytes: int | None
+    artifact: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class OomSnapshot:
+    """The snapshot that told an error's cache apart: how it was joined, the event of its trace that failed, and what was said there."""
+
+    source: Source
+    joined: str
+    event: int | None
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class Oom:
     """One out-of-memory error: what its message says and what it does not; `figures` are what the case was worked out from."""
 
@@ -255,6 +281,7 @@ class Oom:
     figures: dict[str, int] = field(default_factory=dict)
     first_failure: bool | None = None
     tips: tuple[Tip, ...] = ()
+    snapshot: OomSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,3 +371,4 @@ class Overview:
     ledger: Ledger | None = None
     starts: Starts | None = None
     fullest: Fullest | None = None
+    snapshots: tuple[RunSnapshot, ...] = ()

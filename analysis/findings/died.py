@@ -25,7 +25,7 @@ def _died(seen: Seen) -> Iterator[Finding]:
         first = next((one for one in events if one.first_failure), events[0])
         symptom = _symptom(seen, case, first)
         advice, useless = advise(seen, symptom) if symptom else ((), ())
-        confidence: Confidence = "likely" if case == "unknown" or first.missing else "proven"
+        confidence: Confidence = "likely" if case == "unknown" or set(first.missing) - {"snapshot"} else "proven"
         cannot = f"; {_CANNOT[case[0]]}" if case[0] in _CANNOT else ""
         yield Finding(f"oom_{case.lower()}", "error", confidence if case != "unknown" else "possible",
                       f"{_who(first)} ran out of memory{_asked(first)}: {first.reason}{cannot}.{_others(events)}",

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from analysis import fleet
 from analysis.expert_load import add_load_rules
 from analysis.rank_layout import add_rank_grid
 from ingest.errors import LedgerError
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 VIEWS = ("attempt_facts", "run_attempts", "rank_layout", "rank_latest", "rank_capacity", "rank_headroom", "rank_steps", "rank_load",
-         "device_latest", "stage_memory", "coverage", "snapshot_levels", "rank_day_levels", "rank_days")
-"""Every view of `analysis/sql`, each after those it reads; `rank_grid` and `load_rules` stand after the first."""
+         "device_latest", "stage_memory", "coverage", "snapshot_levels", "rank_day_levels", "rank_days", *fleet.VIEWS)
+"""Every view of `analysis/sql`, each after those it reads; `rank_grid` and `load_rules` stand after the first, others as `fleet.ADDED` says."""
 
 _TYPES = {
     "string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP",
@@ -180,6 +181,8 @@ def _make_views(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"CREATE TABLE artifacts ({columns})" if table.name == "artifacts" else f"CREATE VIEW {table.name} AS {_visible(table)}")
     for name in VIEWS:
         connection.execute(f"CREATE VIEW {name} AS {view_text(name)}")
+        for add in fleet.ADDED.get(name, ()):
+            add(connection)
         if name == "attempt_facts":
             add_rank_grid(connection)
             add_load_rules(connection)

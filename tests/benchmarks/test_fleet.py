@@ -1,0 +1,52 @@
+"""The made fleet: its rollups are those an ingest would write, and the lake answers what was planted in it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from analysis.database import connect, records
+from benchmarks.fleet import make
+from benchmarks.fleet_lake.jobs import jobs, near_steps
+from benchmarks.fleet_lake.records import Block, day_rows, memory_rows, sizes_of
+from ingest.lake import Lake
+from ingest.upkeep.rollup import FOLDED, rank_day_of, summed
+
+
+@pytest.mark.parametrize("kind", ["pretrain", "trial"])
+def test_the_rollup_of_a_block_is_that_of_an_ingest(kind):
+    job = next(one for one in jobs() if one.kind.name == kind)
+    block = Block(job, 4, 8, job.first, min(job.first + 5, job.first + job.days), 30, 3)
+    sizes = sizes_of(block)
+    rows = memory_rows(block, sizes)
+    given = rows.append_column("month", pa.repeat("2026-09", rows.num_rows)).append_column("cluster", pa.repeat("made", rows.num_rows))
+    ingested, made = (summed(one, FOLDED).sort_by([(name, "ascending") for name in FOLDED]).drop_columns(["pieces"])
+                      for one in (rank_day_of({"rank_memory": given}), day_rows(block, sizes)))
+    assert made.equals(ingested)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    root = tmp_path_factory.mktemp("fleet") / "lake"
+    rows = make(root, 20_000, days=5, share=0.01, workers=1)
+    return connect(Lake(root)), rows
+
+
+def test_every_record_of_every_job_is_seen(fleet):
+    connection, rows = fleet
+    counted = records(connection, "SELECT COUNT(*) AS n, COUNT(DISTINCT run) AS runs FROM rank_memory")
+    assert counted == [{"n": rows, "runs": len(list(jobs(5, 0.01)))}]
+    assert records(connection, "SELECT SUM(records) AS n FROM rank_days") == [{"n": rows}]
+    assert records(connection, "SELECT COUNT(*) AS n FROM run_attempts WHERE ranks_seen = world_size")[0]["n"] == counted[0]["runs"]
+
+
+def test_what_was_planted_near_the_limit_is_found_by_the_rollups(fleet):
+    connection, rows = fleet
+    every = list(jobs(5, 0.01))
+    each = rows // sum(job.kind.ranks * job.days for job in every)
+    planted = {(job.run, rank, number - job.first): count for job in every for rank in range(job.kind.ranks)
+               for number in range(job.first, job.first + job.days) if (count := near_steps(job, rank, number, each))}
+    found = records(connection, "SELECT run, rank, day, near_least, near_most FROM fleet_near_limit WHERE near_most > 0")
+    assert sum(planted.values()) > 0
+    assert {(row["run"], row["rank"]): (row["near_least"], row["near_most"]) for row in found} == {
+        (run, rank): (count, count) for (run, rank, _), count in planted.items()}

@@ -1,4 +1,4 @@
-"""What the views `fleet_*` need that SQL cannot say: `fleet_stages`, `fleet_formula` and `fleet_oom_cases`.
+"""What the views `fleet_*` need that SQL cannot say: `fleet_grid`, `fleet_stages`, `fleet_formula` and `fleet_oom_cases`.
 
 Each is a view over a function of one attempt (or error), so that only attempts that a query asks for are worked out, and each once a query: a run's
 answer hangs on its arguments, so answers are kept by the arguments that shape memory, and a fleet that runs ten configurations a thousand times
@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from analysis.theory.layout import ParallelSizes
 
 Row = dict[str, Any]
+Given = tuple[tuple[str, Any], ...]
+"""Arguments as (name, value), by name: what an answer is kept by."""
 
-WORKED_OUT = ("fleet_stages", "fleet_formula", "fleet_oom_cases")
+WORKED_OUT = ("fleet_grid", "fleet_stages", "fleet_formula", "fleet_oom_cases")
 """The views that this module makes, in order."""
 _FACTS = ("world_size", "tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "context_parallel_size",
           "expert_model_parallel_size", "expert_tensor_parallel_size", "data_parallel_size", "vocab_size", "padded_vocab_size", "num_microbatches")
 _FACT_TYPE = f"STRUCT({', '.join(f'{name} BIGINT' for name in _FACTS)})"
 _ARGUMENT_TYPE = "STRUCT(name VARCHAR, value VARCHAR, origin VARCHAR, line BIGINT)[]"
-_STAGE_TYPE = """STRUCT(stage INTEGER, stages INTEGER, stride INTEGER, world_size INTEGER, family VARCHAR, usual_capacity_bytes BIGINT,
-    expected_steady_bytes BIGINT, expected_peak_bytes BIGINT, reason VARCHAR)[]"""
+_GRID_TYPE = "STRUCT(stages INTEGER, stride INTEGER, world_size INTEGER, family VARCHAR, usual_capacity_bytes BIGINT, reason VARCHAR)"
+_STAGE_TYPE = "STRUCT(stage INTEGER, expected_steady_bytes BIGINT, expected_peak_bytes BIGINT, reason VARCHAR)[]"
 _FORMULA_TYPE = "STRUCT(branch VARCHAR, confidence VARCHAR, generation VARCHAR)"
 _NUMBERS = ("requested_bytes", "capacity_bytes", "free_bytes", "process_bytes", "allocated_bytes", "private_pool_bytes", "reserved_unallocated_bytes",
             "reserved_bytes", "allowed_bytes")
@@ -43,6 +45,17 @@ argument AS (
 )"""
 _JOINED = "argument.cluster = attempt.cluster AND argument.run = attempt.run AND argument.run_index = attempt.run_index"
 _GIVEN = "{" + ", ".join(f"'{name}': attempt.{name}" for name in _FACTS) + "}"
+_GRID_VIEW = f"""
+CREATE VIEW fleet_grid AS
+WITH {_ARGUMENTS}, gridded AS (
+    SELECT attempt.cluster, attempt.run, attempt.run_index, fleet_grid_of({_GIVEN}, argument.arguments, attempt.gpu_name) AS one
+    FROM fleet_attempts AS attempt
+    LEFT JOIN argument ON {_JOINED}
+)
+SELECT cluster, run, run_index, one.stages AS stages, one.stride AS stride, one.world_size AS world_size, one.family AS family,
+    one.usual_capacity_bytes AS usual_capacity_bytes, one.reason AS reason
+FROM gridded
+"""
 _STAGES_VIEW = f"""
 CREATE VIEW fleet_stages AS
 WITH {_ARGUMENTS}, variable AS (
@@ -60,8 +73,7 @@ WITH {_ARGUMENTS}, variable AS (
     LEFT JOIN environment_of ON environment_of.cluster = attempt.cluster AND environment_of.run = attempt.run
         AND environment_of.run_index = attempt.run_index
 )
-SELECT cluster, run, run_index, one.stage AS stage, one.stages AS stages, one.stride AS stride, one.world_size AS world_size, one.family AS family,
-    one.usual_capacity_bytes AS usual_capacity_bytes, one.expected_steady_bytes AS expected_steady_bytes,
+SELECT cluster, run, run_index, one.stage AS stage, one.expected_steady_bytes AS expected_steady_bytes,
     one.expected_peak_bytes AS expected_peak_bytes, one.reason AS reason
 FROM staged
 """
@@ -97,8 +109,14 @@ SELECT DISTINCT cluster, run, run_index, artifact, line, rank, one.oom_case AS o
 """
 
 
+def add_fleet_grid(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make `fleet_grid`: a row an attempt: how its ranks fall on stages and what kind of model it is. Needs the view `fleet_attempts`."""
+    _function(connection, "fleet_grid_of", _grid, [_FACT_TYPE, _ARGUMENT_TYPE, "VARCHAR"], _GRID_TYPE)
+    connection.execute(_GRID_VIEW)
+
+
 def add_fleet_stages(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make `fleet_stages`: a row a pipeline stage of every attempt whose sizes are known. Needs the view `fleet_attempts`."""
+    """Make `fleet_stages`: a row a pipeline stage of every attempt whose sizes are known: its expected bytes. Needs the view `fleet_attempts`."""
     _function(connection, "fleet_stages_of", _stages, [_FACT_TYPE, _ARGUMENT_TYPE, "STRUCT(name VARCHAR, value VARCHAR)[]", "VARCHAR"], _STAGE_TYPE)
     connection.execute(_STAGES_VIEW)
 
@@ -116,7 +134,7 @@ def add_fleet_oom_cases(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(_CASES_VIEW)
 
 
-ADDED = {"fleet_attempts": (add_fleet_stages, add_fleet_formula), "fleet_oom_evidence": (add_fleet_oom_cases,)}
+ADDED = {"fleet_attempts": (add_fleet_grid, add_fleet_stages, add_fleet_formula), "fleet_oom_evidence": (add_fleet_oom_cases,)}
 """What is made right after which view of `analysis/sql`."""
 VIEWS = ("fleet_arguments", "fleet_attempts", "fleet_ranks", "fleet_near_limit", "fleet_ratio", "fleet_runs", "fleet_outside_torch",
          "fleet_oom_evidence", "fleet_oom", "fleet_drift")
@@ -132,33 +150,46 @@ def _function(connection: duckdb.DuckDBPyConnection, name: str, made: Callable[.
     connection.create_function(name, made, given, answer, null_handling="special")  # type: ignore[call-overload]
 
 
-def _stages(facts: Row, arguments: Sequence[Row] | None, variables: Sequence[Row] | None, gpu: str | None) -> list[Row]:
-    from analysis.theory.run_arguments import run_arguments
+def _grid(facts: Row, arguments: Sequence[Row] | None, gpu: str | None) -> Row:
+    from analysis.capacity import capacity_of_device
 
-    known = run_arguments(arguments or (), [facts])
-    args = tuple(sorted((name, value) for name, value in known.args.items() if value is not None))
-    return [dict(row) for row in _stages_of(args, known.microbatches, tuple((one["name"], one["value"]) for one in variables or ()), gpu)]
+    args, _ = _known(facts, arguments)
+    usual = capacity_of_device(gpu) if gpu else None
+    return {**_grid_of(args), "usual_capacity_bytes": usual.capacity_bytes if usual else None}
 
 
 @lru_cache(maxsize=4096)
-def _stages_of(args: tuple[tuple[str, Any], ...], microbatches: int | None, variables: tuple[tuple[str, str], ...],
-               gpu: str | None) -> tuple[Mapping[str, Any], ...]:
-    """A row a stage where the sizes are known, else one without a stage that says why."""
-    from analysis.capacity import capacity_of_device
+def _grid_of(args: Given) -> Mapping[str, Any]:
+    sizes, kind = _sizes(dict(args)), family(dict(args))
+    if isinstance(sizes, str):
+        return {"stages": None, "stride": None, "world_size": None, "family": kind, "reason": sizes}
+    return {"stages": sizes.pp, "stride": _stride(sizes), "world_size": sizes.world_size, "family": kind, "reason": None}
+
+
+def _stages(facts: Row, arguments: Sequence[Row] | None, variables: Sequence[Row] | None, gpu: str | None) -> list[Row]:
+    return [dict(row) for row in _stages_of(*_known(facts, arguments), tuple((one["name"], one["value"]) for one in variables or ()), gpu)]
+
+
+@lru_cache(maxsize=4096)
+def _stages_of(args: Given, microbatches: int | None, variables: tuple[tuple[str, str], ...], gpu: str | None) -> tuple[Mapping[str, Any], ...]:
+    """A row a stage where the sizes are known, else none."""
     from analysis.reconcile import expected_of
 
-    given = dict(args)
-    usual = capacity_of_device(gpu) if gpu else None
-    same = {"family": family(given), "usual_capacity_bytes": usual.capacity_bytes if usual else None}
-    sizes = _sizes(given)
+    sizes = _sizes(dict(args))
     if isinstance(sizes, str):
-        return ({**same, "stage": None, "stages": None, "stride": None, "world_size": None, "expected_steady_bytes": None,
-                 "expected_peak_bytes": None, "reason": sizes},)
-    expected = expected_of(given, microbatches, dict(variables), gpu)
-    return tuple({**same, "stage": stage, "stages": sizes.pp, "stride": _stride(sizes), "world_size": sizes.world_size,
-                  "expected_steady_bytes": row.steady_allocated_bytes if row else None,
+        return ()
+    expected = expected_of(dict(args), microbatches, dict(variables), gpu)
+    return tuple({"stage": stage, "expected_steady_bytes": row.steady_allocated_bytes if row else None,
                   "expected_peak_bytes": row.peak_allocated_bytes if row else None, "reason": expected.reason}
                  for stage in range(sizes.pp) for row in [expected.stages.get(stage)])
+
+
+def _known(facts: Row, arguments: Sequence[Row] | None) -> tuple[Given, int | None]:
+    """The arguments of an attempt in one order, and its micro-batches."""
+    from analysis.theory.run_arguments import run_arguments
+
+    known = run_arguments(arguments or (), [facts])
+    return tuple(sorted((name, value) for name, value in known.args.items() if value is not None)), known.microbatches
 
 
 def _sizes(args: Mapping[str, Any]) -> ParallelSizes | str:
@@ -202,15 +233,12 @@ def family(args: Mapping[str, Any]) -> str | None:
 
 
 def _formula(text: str | None, producer: str | None, facts: Row, arguments: Sequence[Row] | None) -> Row:
-    from analysis.theory.run_arguments import run_arguments
-
-    known = run_arguments(arguments or (), [facts])
-    args = tuple(sorted((name, value) for name, value in known.args.items() if value is not None)) if arguments else None
-    return _formula_of(text or "", producer, args, known.microbatches)
+    args, microbatches = _known(facts, arguments)
+    return _formula_of(text or "", producer, args if arguments else None, microbatches)
 
 
 @lru_cache(maxsize=4096)
-def _formula_of(text: str, producer: str | None, args: tuple[tuple[str, Any], ...] | None, microbatches: int | None) -> Row:
+def _formula_of(text: str, producer: str | None, args: Given | None, microbatches: int | None) -> Row:
     from analysis.theory.run_arguments import RunArguments
     from analysis.theory.run_card import card_of
 

@@ -10,5 +10,5 @@ SELECT
 FROM fleet_oom_evidence AS event
 LEFT JOIN fleet_oom_cases AS one ON one.cluster = event.cluster AND one.artifact = event.artifact AND one.run = event.run
     AND one.run_index = event.run_index AND COALESCE(one.line, -1) = COALESCE(event.line, -1) AND COALESCE(one.rank, -1) = COALESCE(event.rank, -1)
-LEFT JOIN fleet_stages AS grid ON grid.cluster = event.cluster AND grid.run = event.run AND grid.run_index = event.run_index AND grid.stage = 0
+LEFT JOIN fleet_grid AS grid ON grid.cluster = event.cluster AND grid.run = event.run AND grid.run_index = event.run_index
 LEFT JOIN artifacts AS piece ON piece.artifact = event.artifact

@@ -31,7 +31,7 @@ WITH event AS (
     SELECT
         own.*, CASE WHEN own.rank >= 0 AND own.rank < grid.world_size THEN MOD(FLOOR(own.rank / grid.stride), grid.stages) END AS stage
     FROM own
-    LEFT JOIN fleet_stages AS grid ON grid.cluster = own.cluster AND grid.run = own.run AND grid.run_index = own.run_index AND grid.stage = 0
+    LEFT JOIN fleet_grid AS grid ON grid.cluster = own.cluster AND grid.run = own.run AND grid.run_index = own.run_index
 ), of_stage AS (
     SELECT cluster, run, run_index, stage, MAX(outside_bytes) AS outside_bytes
     FROM placed

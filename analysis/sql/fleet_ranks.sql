@@ -32,7 +32,7 @@ WITH summed AS (
     UNION ALL
     SELECT cluster, run, run_index, CAST(NULL AS INT), capacity_bytes, 5 FROM fleet_attempts WHERE capacity_bytes > 0
     UNION ALL
-    SELECT DISTINCT cluster, run, run_index, CAST(NULL AS INT), usual_capacity_bytes, 6 FROM fleet_stages WHERE usual_capacity_bytes > 0
+    SELECT cluster, run, run_index, CAST(NULL AS INT), usual_capacity_bytes, 6 FROM fleet_grid WHERE usual_capacity_bytes > 0
 ), own_capacity AS (
     SELECT cluster, run, run_index, rank, capacity_bytes, ROW_NUMBER() OVER (
         PARTITION BY cluster, run, run_index, rank ORDER BY preference, capacity_bytes
@@ -54,8 +54,7 @@ WITH summed AS (
         CASE WHEN summed.outside_bytes IS NOT NULL THEN summed.outside_bytes
              WHEN died.outside_bytes >= 0 THEN died.outside_bytes END AS own_outside_bytes
     FROM summed
-    LEFT JOIN fleet_stages AS grid ON grid.cluster = summed.cluster AND grid.run = summed.run AND grid.run_index = summed.run_index
-        AND grid.stage = 0
+    LEFT JOIN fleet_grid AS grid ON grid.cluster = summed.cluster AND grid.run = summed.run AND grid.run_index = summed.run_index
     LEFT JOIN died ON died.cluster = summed.cluster AND died.run = summed.run AND died.run_index = summed.run_index AND died.rank = summed.rank
 ), of_stage AS (
     SELECT cluster, run, run_index, stage, MAX(own_outside_bytes) AS outside_bytes

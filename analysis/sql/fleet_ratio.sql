@@ -19,14 +19,17 @@ WITH measured AS (
     FROM fleet_ranks
     GROUP BY cluster, run, run_index
 ), staged AS (
-    SELECT cluster, run, run_index, stage, stages, family, expected_peak_bytes, expected_steady_bytes, reason FROM fleet_stages
+    SELECT
+        grid.cluster, grid.run, grid.run_index, stage.stage, grid.stages, grid.family, stage.expected_peak_bytes, stage.expected_steady_bytes,
+        COALESCE(grid.reason, stage.reason) AS reason
+    FROM fleet_grid AS grid
+    LEFT JOIN fleet_stages AS stage ON stage.cluster = grid.cluster AND stage.run = grid.run AND stage.run_index = grid.run_index
     UNION ALL
-    SELECT measured.cluster, measured.run, measured.run_index, CAST(NULL AS INT), CAST(NULL AS INT), of_run.family, CAST(NULL AS BIGINT),
+    SELECT measured.cluster, measured.run, measured.run_index, CAST(NULL AS INT), grid.stages, grid.family, CAST(NULL AS BIGINT),
         CAST(NULL AS BIGINT), 'the rank of the record is not told'
     FROM measured
-    JOIN fleet_stages AS of_run ON of_run.cluster = measured.cluster AND of_run.run = measured.run AND of_run.run_index = measured.run_index
-        AND of_run.stage = 0
-    WHERE measured.stage IS NULL
+    JOIN fleet_grid AS grid ON grid.cluster = measured.cluster AND grid.run = measured.run AND grid.run_index = measured.run_index
+    WHERE measured.stage IS NULL AND grid.stages IS NOT NULL
 )
 SELECT
     staged.cluster, staged.run, staged.run_index, staged.stage, staged.stages,

@@ -23,20 +23,19 @@ WITH seen AS (
         COALESCE(cluster, 'default') AS cluster, run, COALESCE(run_index, 0) AS run_index, COUNT(*) AS ooms, MIN(oom_events.at) AS first_oom_at
     FROM oom_events
     GROUP BY COALESCE(cluster, 'default'), run, COALESCE(run_index, 0)
-), model AS (
-    SELECT cluster, run, run_index, MAX(family) AS family, MAX(stages) AS stages, MAX(world_size) AS world_size,
-        MAX(expected_peak_bytes) AS expected_peak_bytes
-    FROM fleet_stages
-    GROUP BY cluster, run, run_index
+), report AS (
+    SELECT COALESCE(cluster, 'default') AS cluster, run, COALESCE(run_index, 0) AS run_index, MAX(total_bytes) AS printed_bytes
+    FROM theory_reports
+    GROUP BY COALESCE(cluster, 'default'), run, COALESCE(run_index, 0)
 )
 SELECT
-    attempt.cluster, attempt.run, attempt.run_index, attempt.framework, attempt.framework_version, model.family, attempt.gpu_name,
-    COALESCE(model.world_size, attempt.world_size) AS world_size, attempt.tensor_model_parallel_size AS tp,
-    COALESCE(model.stages, attempt.pipeline_model_parallel_size) AS pp, attempt.context_parallel_size AS cp,
+    attempt.cluster, attempt.run, attempt.run_index, attempt.framework, attempt.framework_version, grid.family, attempt.gpu_name,
+    COALESCE(grid.world_size, attempt.world_size) AS world_size, attempt.tensor_model_parallel_size AS tp,
+    COALESCE(grid.stages, attempt.pipeline_model_parallel_size) AS pp, attempt.context_parallel_size AS cp,
     attempt.expert_model_parallel_size AS ep, COALESCE(seen.ranks_measured, 0) AS ranks_measured,
     COALESCE(seen.stages_measured, 0) AS stages_measured, ordered.rank AS fullest_rank, ordered.rank_label AS fullest_label,
     ordered.stage AS fullest_stage, ordered.peak_bytes, ordered.max_reserved_bytes, seen.outside_bytes, seen.capacity_bytes,
-    seen.soft_headroom_bytes, seen.hard_headroom_bytes, formula.total_bytes AS printed_bytes, model.expected_peak_bytes,
+    seen.soft_headroom_bytes, seen.hard_headroom_bytes, report.printed_bytes,
     CASE
         WHEN died.ooms > 0 THEN 'oom'
         WHEN seen.near_ranks > 0 THEN 'near'
@@ -52,5 +51,5 @@ LEFT JOIN seen ON seen.cluster = attempt.cluster AND seen.run = attempt.run AND 
 LEFT JOIN ordered ON ordered.cluster = attempt.cluster AND ordered.run = attempt.run AND ordered.run_index = attempt.run_index
     AND ordered.by_peak = 1
 LEFT JOIN died ON died.cluster = attempt.cluster AND died.run = attempt.run AND died.run_index = attempt.run_index
-LEFT JOIN model ON model.cluster = attempt.cluster AND model.run = attempt.run AND model.run_index = attempt.run_index
-LEFT JOIN fleet_formula AS formula ON formula.cluster = attempt.cluster AND formula.run = attempt.run AND formula.run_index = attempt.run_index
+LEFT JOIN fleet_grid AS grid ON grid.cluster = attempt.cluster AND grid.run = attempt.run AND grid.run_index = attempt.run_index
+LEFT JOIN report ON report.cluster = attempt.cluster AND report.run = attempt.run AND report.run_index = attempt.run_index

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from ingest.errors import OK, USAGE, LedgerError
 
-VERBS = ("ingest", "parse", "runs", "report", "check", "plan", "diff", "theory", "expected", "branch", "snapshot", "sql", "app", "probe", "doctor")
+VERBS = ("ingest", "parse", "runs", "report", "check", "plan", "diff", "theory", "expected", "branch", "snapshot", "sql", "app", "probe", "doctor",
+         "compact", "vacuum", "retention")
 """Every verb, in the order of `--help`; `cli.<verb>` is its module (`cli.app_` where the name is taken)."""
 
 _MODULES = {"app": "app_server"}

@@ -10,29 +10,26 @@ Not `optimize.compact` of delta-rs: it neither sorts nor drops; not Z-order: a r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 import duckdb
-import pyarrow as pa
 
 from ingest.errors import LedgerError
 from ingest.lake import Lake
 from ingest.tables import BY_NAME
 from ingest.upkeep import stored
 from ingest.upkeep.pieces import GRACE, take_dead, take_pieces
-from ingest.upkeep.reading import MEMORY_BYTES, columns_of, files_query, spilling
+from ingest.upkeep.reading import MEMORY_BYTES, files_query, spilling
 from ingest.upkeep.rollup import FOLDED, SUMS
+from ingest.upkeep.sorting import in_order
 from ingest.upkeep.stored import StoredFile, Version, version_of
 
 TARGET_BYTES = 128 * 1024 * 1024
 BIN_FILES, BIN_BYTES = 1_000, 1024**3
 """A bin is sorted at once: at most so many files and bytes of Parquet. Small is what has less than half of `TARGET_BYTES`."""
-
-ORDER = ("run", "run_index", "rank", "iteration", "day", "artifact", "device", "event", "line")
-"""Rows are sorted by those of these columns that the table has."""
 
 _PASSES = 20
 
@@ -128,25 +125,12 @@ def _bin(connection: duckdb.DuckDBPyConnection, lake: Lake, name: str, files: li
     kept = f"SELECT * FROM ({query}) WHERE artifact NOT IN (SELECT artifact FROM dead)" if dead else query
     alive = int(connection.execute(f"SELECT COUNT(*) FROM ({kept})").fetchall()[0][0]) if dead else before
     chosen = _folded(connection, kept, version) if name == "rank_day" else kept
-    added = stored.write(version, files[0], _sorted(connection, chosen, version), limits.target_bytes)
+    added = stored.write(version, files[0], in_order(connection, chosen, version), limits.target_bytes)
     if not stored.replace(lake, name, files, added):
         return report
     after = sum(int(stored.rows_of(one)) for one in added)
     dropped, folded = report.rows_dropped + before - alive, report.rows_folded + alive - after
     return replace(report, rows_dropped=dropped, rows_folded=folded, commits=report.commits + 1)
-
-
-def _sorted(connection: duckdb.DuckDBPyConnection, query: str, version: Version) -> Iterator[pa.Table]:
-    """The rows in order, a row group at a time, with every column of the table."""
-    present = set(columns_of(connection, query))
-    names = [field.name for field in version.schema if field.name in present]
-    order = ", ".join(name for name in ORDER if name in present)
-    quoted = ", ".join(f'"{name}"' for name in names)
-    reader: Iterable[pa.RecordBatch] = connection.sql(f"SELECT {quoted} FROM ({query}) ORDER BY {order}").to_arrow_reader(stored.ROW_GROUP_ROWS)
-    for batch in reader:
-        rows = pa.table(batch)
-        yield pa.table([rows[field.name].cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
-                        for field in version.schema], schema=version.schema)
 
 
 def _folded(connection: duckdb.DuckDBPyConnection, query: str, version: Version) -> str:

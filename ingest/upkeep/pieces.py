@@ -31,7 +31,8 @@ WITH told AS ({artifacts}), closed AS (
     SELECT source, MAX(end_bytes) AS end_bytes FROM told WHERE status IN ('closed', 'tail') GROUP BY source
 )
 SELECT
-    told.artifact, told.source, told.status, told.ingested_at, COALESCE(closed.end_bytes, 0) AS closed_bytes, newest.end_bytes AS newest_bytes,
+    told.artifact, told.source, told.status, told.end_bytes, told.ingested_at, COALESCE(closed.end_bytes, 0) AS closed_bytes,
+    newest.end_bytes AS newest_bytes,
     told.status <> 'tail' OR (told.start_bytes = COALESCE(closed.end_bytes, 0) AND told.end_bytes = newest.end_bytes) AS visible
 FROM told
 LEFT JOIN closed ON closed.source = told.source

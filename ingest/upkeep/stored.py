@@ -86,14 +86,17 @@ def _stored_file(lake: Lake, table: str, action: dict[str, Any]) -> StoredFile:
                       action["modification_time"], tuple(str(action[f"partition.{name}"]) for name in PARTITION))
 
 
-def write(version: Version, like: StoredFile, batches: Iterable[pa.Table], target_bytes: int) -> list[AddAction]:
-    """Rows into new files beside `like`, of about `target_bytes` each; not yet part of the table. One row group is in memory at a time."""
-    files = _file_system(version.handle)
+def write(version: Version, like: StoredFile, batches: Iterable[pa.Table], target_bytes: int, prefix: str = "compacted") -> list[AddAction]:
+    """Rows into new files beside `like`, named from `prefix` on, of about `target_bytes` each, not yet part of the table.
+
+    One row group is in memory at a time.
+    """
+    files = file_system(version.handle)
     folder, _, _ = like.path.rpartition("/")
     made: list[AddAction] = []
     waiting = iter(batches)
     while (first := next(waiting, None)) is not None:
-        path = f"{folder}/compacted-{uuid.uuid4()}.parquet"
+        path = f"{folder}/{prefix}-{uuid.uuid4()}.parquet"
         with files.open_output_stream(path) as sink, pq.ParquetWriter(sink, version.schema, compression="zstd") as writer:
             for rows in _until_full(first, waiting, sink, target_bytes):
                 writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
@@ -151,12 +154,12 @@ def replace(lake: Lake, table: str, removed: Sequence[StoredFile], added: Sequen
 
 
 def _thrown_away(handle: DeltaTable, added: Sequence[AddAction]) -> None:
-    files = _file_system(handle)
+    files = file_system(handle)
     for one in added:
         files.delete_file(one.path)
 
 
-def _file_system(handle: DeltaTable) -> pafs.FileSystem:
+def file_system(handle: DeltaTable) -> pafs.FileSystem:
     """Where the table lies, for writing; a folder is written by Arrow itself, see `ingest.lake`."""
     options = handle._storage_options
     if options is None:

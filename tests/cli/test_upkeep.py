@@ -1,0 +1,64 @@
+"""The verbs that keep a lake in order: compact, vacuum, retention."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import main
+from ingest.lake import Lake
+from tests.ingest.daily import Fleet
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Any:
+    def answer(*argv: str, code: int = 0) -> Any:
+        assert main(list(argv)) == code
+        return capsys.readouterr()
+
+    return answer
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    fleet = Fleet(Lake(tmp_path / "a lake"), 1)
+    for _ in range(4):
+        fleet.write()
+    return fleet.lake.root
+
+
+def test_compact_says_what_it_did_and_then_that_nothing_is_left(ask: Any, lake: str) -> None:
+    assert "rank_memory: " in (out := ask("compact", "--lake", lake, "--table", "rank_memory", "--table", "rank_day").out)
+    assert "oom_events" not in out
+    assert "hbmledger vacuum" in out
+    done = {one["table"]: one for one in json.loads(ask("compact", "--lake", lake, "--format", "json").out)}
+    assert (done["rank_memory"]["commits"], done["artifacts"]["commits"]) == (0, 1)
+    assert ask("compact", "--lake", lake).out.startswith("Nothing to do")
+
+
+def test_vacuum_keeps_what_is_young(ask: Any, lake: str) -> None:
+    ask("compact", "--lake", lake)
+    assert ask("vacuum", "--lake", lake).out == "No file was replaced or left behind more than 7d ago.\n"
+    assert json.loads(ask("vacuum", "--lake", lake, "--dry-run", "--format", "json").out)[0]["files"] == 0
+    assert "1h" not in ask("vacuum", "--lake", lake, "--older-than", "1h").err
+
+
+def test_retention_says_what_it_would_remove(ask: Any, lake: str) -> None:
+    out = ask("retention", "--lake", lake, "--raw", "1h", "--events", "1h", "--dry-run").out
+    assert out.splitlines()[-1] == "Nothing was removed: --dry-run."
+    assert [one["rule"] for one in json.loads(ask("retention", "--lake", lake, "--thin", "30d", "--format", "json").out)] == ["thin", "thin"]
+
+
+@pytest.mark.parametrize(("argv", "told"), [
+    (["compact", "--table", "nonsense"], "there is no table nonsense"), (["vacuum", "--older-than", "10m"], "'10m' is no age"),
+    (["vacuum", "--older-than", "0h"], "cannot be removed after"), (["retention"], "nothing to remove was named"),
+    (["retention", "--raw", "ninety"], "'ninety' is no age"),
+])
+def test_mistakes_are_one_sentence(ask: Any, lake: str, argv: list[str], told: str) -> None:
+    assert told in ask(argv[0], "--lake", lake, *argv[1:], code=2).err
+
+
+@pytest.mark.parametrize("verb", [["compact"], ["vacuum"], ["retention", "--raw", "1d"]])
+def test_where_no_lake_is(ask: Any, tmp_path: Path, verb: list[str]) -> None:
+    assert "there is no lake here" in ask(*verb, "--lake", str(tmp_path / "none"), code=2).err

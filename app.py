@@ -8,9 +8,12 @@ if __name__ == "__main__":
 
     import streamlit as st
 
-    from app_pages._shared import lake_root, safe
+    from app_pages._lakes import choose, lake_root, own_root
+    from app_pages._shared import safe
+    from app_pages._sign_in import require
 
     st.set_page_config(page_title="HBM Ledger", page_icon=str(Path(__file__).with_name("app_pages") / "icon.svg"), layout="wide")
+    require()
     page = st.navigation({
         "": [st.Page("app_pages/start.py", title="Start", icon=":material/upload_file:", default=True)],
         "Run": [
@@ -25,10 +28,12 @@ if __name__ == "__main__":
             st.Page("app_pages/rejects.py", title="Rejects", icon=":material/rule:"),
         ],
         "Lake": [
+            st.Page("app_pages/fleet.py", title="Fleet", icon=":material/stacked_line_chart:"),
             st.Page("app_pages/compare.py", title="Compare", icon=":material/compare_arrows:"),
             st.Page("app_pages/sql.py", title="SQL", icon=":material/database:"),
             st.Page("app_pages/glossary.py", title="Glossary", icon=":material/menu_book:"),
         ],
     })
-    st.sidebar.caption(f"Lake {safe(lake_root())}")
+    choose()
+    st.sidebar.caption("Seen by this session only" if lake_root() == own_root() else f"Lake {safe(lake_root())}")
     page.run()

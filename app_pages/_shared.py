@@ -16,6 +16,7 @@ import streamlit as st
 from analysis.capacity import given_capacity
 from analysis.overview import overview
 from analysis.rows import Overview, Source
+from app_pages._lakes import lake_root, own_root
 from app_pages._upload import SPOOL
 from ingest.errors import LedgerError
 from ingest.lake import Lake, default_root
@@ -42,17 +43,12 @@ ORDER BY read_at.ingested_at DESC NULLS LAST, attempt.run, attempt.run_index
 """
 
 
-def lake_root() -> str:
-    """The lake the app serves."""
-    return default_root()
-
-
 def lake_version() -> str:
     """Changes with each commit to the lake: the key of everything cached."""
     return Lake(lake_root()).version()
 
 
-@st.cache_resource(max_entries=2, show_spinner="Opening the lake")
+@st.cache_resource(max_entries=16, show_spinner="Opening the lake")
 def _database(root: str, version: str) -> duckdb.DuckDBPyConnection:
     from analysis.database import connect
 
@@ -75,6 +71,13 @@ def attempts() -> list[dict[str, Any]]:
     """Every attempt of the lake, newest ingest first; none where there is no lake."""
     version = lake_version()
     return [] if version == "none" else _attempts(lake_root(), version)
+
+
+def run_names(own: bool = True) -> set[str]:
+    """Names that runs have in the shared lake or, with `own`, in the session's own."""
+    roots = (default_root(), *([own_root()] if own else []))
+    versions = {root: Lake(root).version() for root in roots if root}
+    return {row["run"] for root, version in versions.items() if version != "none" for row in _attempts(root, version)}
 
 
 @st.cache_data(max_entries=64, show_spinner="Reading the run")

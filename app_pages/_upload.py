@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from tempfile import mkdtemp
@@ -47,12 +47,16 @@ class Folder:
 
 @dataclass
 class Job:
-    """One ingest under way; `summary` or `error` tells how it ended, `folder` keeps the uploaded files until the session ends."""
+    """One ingest under way; `summary` or `error` tells how it ended, `folder` keeps the uploaded files until the session ends.
+
+    `named` tells that a person named the run, and so may mean one that is there already.
+    """
 
     paths: list[Path]
     lake: str
     run: str | None = None
     folder: Folder | None = None
+    named: bool = False
     stage: str = "waiting"
     done_bytes: int = 0
     total_bytes: int = 0
@@ -141,9 +145,12 @@ def _common_top(names: list[tuple[str, ...]]) -> str | None:
 def _label(names: list[tuple[str, ...]], taken: set[str]) -> str:
     """What the run is called when nobody names it: the folder, the one file, or `upload`; new where that name is taken."""
     top = _common_top(names)
-    label = top or (_ENDINGS.sub("", names[0][-1]) if len(names) == 1 else "upload") or "upload"
-    numbers = (f"{label}-{number}" for number in range(2, 1_000_000))
-    return label if label not in taken else next(one for one in numbers if one not in taken)
+    return free_name(top or (_ENDINGS.sub("", names[0][-1]) if len(names) == 1 else "upload") or "upload", taken)
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name, or the first of `name-2`, `name-3`, ... that is not taken."""
+    return name if name not in taken else next(one for one in (f"{name}-{number}" for number in range(2, 1_000_000)) if one not in taken)
 
 
 def _free(path: Path) -> Path:

@@ -9,8 +9,10 @@ from typing import Any
 import streamlit as st
 
 from analysis.verdict import size_text
-from app_pages._shared import attempts, lake_root, safe, section, shown, told_errors
-from app_pages._upload import Folder, Job, spool, under_root
+from app_pages._lakes import SHARED, look_at, target
+from app_pages._shared import attempts, run_names, safe, section, shown, told_errors
+from app_pages._upload import Folder, Job, free_name, spool, under_root
+from ingest.lake import default_root
 from ingest.workers import warm
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
@@ -44,18 +46,19 @@ def _bring() -> None:
         return
     if job is not None:
         _ended(job)
+    _unpublished()
     root = os.environ.get(SERVER_ROOT)
     kinds = ["Files or archive", "Folder", *(["Path on the server"] if root else [])]
     kind = st.segmented_control("What to bring", kinds, default=kinds[0], required=True, label_visibility="collapsed")
     with st.form("bring", border=True):
         given: Any = _field(str(kind), root)
         run = st.text_input("Run name", placeholder="from the file or folder", help="Files of one run brought later join it under the same name.")
+        publish = st.toggle("Publish to the lake", help="For everybody who opens this app. Else only this session sees it, until you publish it.")
         if st.form_submit_button("Read it", type="primary", icon=":material/play_arrow:"):
             with told_errors():
-                _start(given, run.strip() or None, root if kind == "Path on the server" else None)
+                _start(given, run.strip() or None, root if kind == "Path on the server" else None, publish)
     if SAMPLES.is_dir() and st.button("Try the sample runs", icon=":material/science:", type="tertiary"):
-        st.session_state["job"] = Job(sorted(path for path in SAMPLES.iterdir() if any(path.glob("*.log"))), lake_root()).start()
-        st.rerun()
+        _begin(Job(sorted(path for path in SAMPLES.iterdir() if any(path.glob("*.log"))), target(publish=False)))
 
 
 def _field(kind: str, root: str | None) -> Any:
@@ -68,22 +71,49 @@ def _field(kind: str, root: str | None) -> Any:
                             key=f"files{number}")
 
 
-def _start(given: Any, run: str | None, root: str | None) -> None:
+def _start(given: Any, run: str | None, root: str | None, publish: bool) -> None:
     if not given:
         st.warning("Choose something to read first.", icon=":material/upload_file:")
         return
     if root is not None:
-        job = Job([under_root(given, root)], lake_root(), run)
+        path, folder, name = under_root(given, root), None, run
     else:
-        folder = st.session_state.get("folder") or Folder()
-        st.session_state["folder"] = folder
+        folder = st.session_state.setdefault("folder", Folder())
         with st.spinner("Writing the upload to disk"):
-            path = spool(given, folder.path, {row["run"] for row in attempts()})
+            path = spool(given, folder.path, run_names())
         alone = path.name if len(given) == 1 and path.is_dir() else None  # else a rank in a single file's name would be taken out of the run's
-        job = Job([path], lake_root(), run or alone, folder)
+        name = run or alone
         st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1
+    _begin(Job([path], target(publish), name, folder, named=run is not None))
+
+
+def _begin(job: Job) -> None:
+    if job.lake != default_root():
+        st.session_state.setdefault("unpublished", []).append(job)
     st.session_state["job"] = job.start()
     st.rerun()
+
+
+def _unpublished() -> None:
+    """What only this session sees, each with the way to the lake that everybody shares."""
+    waiting: list[Job] = [job for job in st.session_state.get("unpublished", []) if job.summary is not None and job.summary.runs]
+    if not waiting:
+        return
+    section("Only you see")
+    for number, job in enumerate(waiting):
+        names = ", ".join(list(job.summary.runs)[:5]) + (" and more" if len(job.summary.runs) > 5 else "")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.text(shown(names))
+            if st.button("Publish to the lake", key=f"publish{number}", icon=":material/publish:"):
+                st.session_state["unpublished"].remove(job)
+                look_at(SHARED)
+                _begin(Job(job.paths, default_root(), _published_name(job), job.folder, job.named))
+
+
+def _published_name(job: Job) -> str | None:
+    """The name under which a run joins the shared lake: another one where somebody took its own meanwhile and nobody chose it."""
+    runs = job.summary.runs
+    return job.run if job.named or len(runs) != 1 else free_name(runs[0], run_names(own=False))
 
 
 @st.fragment(run_every=0.5)

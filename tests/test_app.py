@@ -311,14 +311,47 @@ def test_a_path_on_the_server_is_read_and_one_outside_is_refused(app: AppTest, t
     assert ended(app).summary.runs == ("job_1",)
 
 
-def test_two_sessions_see_the_lake_but_not_each_others_upload(app: AppTest) -> None:
+def test_a_session_sees_no_other_ones_upload_until_it_is_published(app: AppTest) -> None:
     other = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
     app.run()
     other.run()
     app.file_uploader[0].set_value(("memory_stats_rank3.jsonl", b'{"rank": 3, "stats": {"allocated_bytes.all.peak": 1}}\n', "text/plain"))
     app.button[0].click().run()
     ended(app)
+    assert list(app.dataframe[0].value["run"]) == ["memory_stats_rank3"]
     other.run()
     assert not other.exception
-    assert "job" not in other.session_state
+    assert not other.dataframe
+    other.switch_page("app_pages/overview.py")
+    other.query_params["run"] = "memory_stats_rank3"
+    assert "No run in this lake" in words(other.run())
+    next(button for button in app.button if button.label == "Publish to the lake").click().run()
+    ended(app)
+    assert not any(button.label == "Publish to the lake" for button in app.button)
+    other.switch_page("app_pages/start.py")
+    other.run()
     assert list(other.dataframe[0].value["run"]) == ["memory_stats_rank3"]
+
+
+def test_two_uploads_of_one_name_are_published_as_two_runs(app: AppTest) -> None:
+    sessions = app, AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+    for rank, session in enumerate(sessions):
+        session.run()
+        line = b'{"rank": %d, "stats": {"allocated_bytes.all.peak": 1}}\n' % rank
+        session.file_uploader[0].set_value(("memory_stats_rank3.jsonl", line, "text/plain"))
+        session.button[0].click().run()
+        ended(session)
+    for session in sessions:
+        next(button for button in session.button if button.label == "Publish to the lake").click().run()
+        ended(session)
+    assert sorted(app.run().dataframe[0].value["run"]) == ["memory_stats_rank3", "memory_stats_rank3-2"]
+
+
+def test_an_upload_can_be_published_at_once(app: AppTest, tmp_path: Path) -> None:
+    app.run()
+    app.file_uploader[0].set_value(("memory_stats_rank3.jsonl", b'{"rank": 3, "stats": {"allocated_bytes.all.peak": 1}}\n', "text/plain"))
+    app.toggle[0].set_value(True)
+    app.button[0].click().run()
+    ended(app)
+    assert Lake(tmp_path / "lake").exists()
+    assert app.dataframe[0].value["run"][0] == "memory_stats_rank3"

@@ -10,7 +10,7 @@ from sample_data import dense, moe, moe_truth, oom, oom_cases, snapshots
 
 RUNS = {"dense_7b5_pp2": lambda: dense.files() | snapshots.files(), "moe_16ranks": moe.files, "oom_run": oom.files,
         **{run: partial(oom_cases.files, run) for run in oom_cases.CASES},
-        "truth": lambda: snapshots.truths() | moe_truth.truth() | oom_cases.truth()}
+        "truth": lambda: snapshots.truths() | dense.truth() | moe_truth.truth() | oom.truth() | oom_cases.truth()}
 """Each run's folder and what makes its files; `truth` tells what only the generators know, for tests."""
 
 

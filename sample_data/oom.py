@@ -6,6 +6,7 @@ request fails with several GiB reserved and unallocated. Format of core 0.18; th
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import datetime, timedelta
 
@@ -17,6 +18,8 @@ MODEL = Model(layers=32, hidden=4096, heads=32, groups=8, kv_channels=128, ffn=1
 MICRO_BATCHES = 16
 GENERATION = "G14"
 LAST_ITERATION = 17
+PRINTED = (1, 2, 5, 10, 15)
+"""Iterations after which memory is printed."""
 CAPACITY_BYTES = 85_017_755_648
 OUTSIDE_BYTES = int(2.31 * GIB)
 VICTIM = 0
@@ -39,7 +42,7 @@ def files() -> dict[str, str]:
         lines.append(printed.iteration_line(args, at, iteration, 5000, elapsed, 11.8 - 0.1 * iteration, tflops=318.0, microseconds=True))
         if iteration <= 2:
             lines += printed.theory(args, MODEL, MICRO_BATCHES, GENERATION)
-        if iteration <= 2 or iteration % 5 == 0:
+        if iteration in PRINTED:
             lines += [_memory(rank, iteration) for rank in ranks]
     return {"train.log": "\n".join([*lines, *_death()]) + "\n"}
 
@@ -79,3 +82,16 @@ def _death() -> list[str]:
     return [f"[rank{VICTIM}]: {line}" for line in traceback] + [
         "E0703 22:45:02.114000 2211 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 2290) "
         "of binary: /usr/bin/python3"]
+
+
+def truth() -> dict[str, bytes]:
+    """What was planted: pieces in every step, so that in the last steps the first stage has little left but cache; its death, case B."""
+    ranks = memory_ranks(MODEL)
+    margin, most = CAPACITY_BYTES * 3 // 100, CAPACITY_BYTES - OUTSIDE_BYTES
+    near = {rank: [step for step in range(1, LAST_ITERATION + 1) if most - reserved(rank, step) <= margin] for rank in ranks}
+    near[VICTIM].append(LAST_ITERATION + 1)
+    told = {"iterations": LAST_ITERATION, "classes": {rank: "occasional" if near[rank] else "clear" for rank in ranks}, "near_steps": near,
+            "ranks_not_seen": MODEL.world - len(ranks),
+            "risers": [{"rank": rank, "step": step, "kind": "fragmentation"} for rank in ranks for step in PRINTED[1:]],
+            "oom": [{"case": "B", "rank": VICTIM, "iteration": LAST_ITERATION}]}
+    return {"oom_run.json": (json.dumps(told, indent=1) + "\n").encode()}

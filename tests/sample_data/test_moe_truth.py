@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
-from contextlib import redirect_stdout
 from itertools import pairwise
 
 import pytest
 
-from cli import main
 from sample_data import moe
 from tests.sample_data.test_make import SAMPLES
 
@@ -21,14 +18,9 @@ def of_ranks(told):
     return {int(rank): value for rank, value in told.items()}
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    lake = str(tmp_path_factory.mktemp("moe") / "lake")
-    with redirect_stdout(io.StringIO()):
-        assert main(["ingest", str(SAMPLES / "moe_16ranks"), "--lake", lake]) == 0
-    with redirect_stdout(io.StringIO()) as said:
-        assert main(["report", "moe_16ranks", "--lake", lake, "--format", "json"]) == 0
-    return json.loads(said.getvalue())
+@pytest.fixture
+def report(report_of):
+    return report_of("moe_16ranks")
 
 
 def test_the_truth_has_what_a_sample_must_show():

@@ -30,6 +30,8 @@ WITH seen AS (
 )
 SELECT
     attempt.cluster, attempt.run, attempt.run_index, attempt.framework, attempt.framework_version, grid.family, attempt.gpu_name,
+    CASE WHEN attempt.gpu_name IS NOT NULL THEN attempt.gpu_name WHEN seen.capacity_bytes IS NOT NULL
+         THEN CONCAT(CAST(CAST(ROUND(seen.capacity_bytes / 1073741824) AS INT) AS STRING), ' GiB device') END AS gpu,
     COALESCE(grid.world_size, attempt.world_size) AS world_size, attempt.tensor_model_parallel_size AS tp,
     COALESCE(grid.stages, attempt.pipeline_model_parallel_size) AS pp, attempt.context_parallel_size AS cp,
     attempt.expert_model_parallel_size AS ep, COALESCE(seen.ranks_measured, 0) AS ranks_measured,

@@ -1,0 +1,88 @@
+"""What the page Fleet shows: the views on history asked for the attempts that its filters choose, each picture already summed up by SQL.
+
+The chosen attempts are worked out once, as a temporary table of the cursor; the questions of `analysis/sql/asked/fleet_*` join it. No answer grows
+with the records: days, bins of ratios, devices and hosts are counted in the engine, and lists of runs and ranks are cut, worst first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from analysis.database import asked_text, records
+
+if TYPE_CHECKING:
+    import duckdb
+
+Row = dict[str, Any]
+RUNS_SHOWN = 2_000
+DAYS_SHOWN = 400
+VERDICTS = ("oom", "near", "undetermined", "insufficient", "unknown", "clear")
+"""Worst first."""
+NOT_TOLD = "not told"
+_OPTIONS = """
+SELECT DISTINCT cluster, COALESCE(family, 'not told') AS family, COALESCE(gpu, 'not told') AS gpu,
+    SUBSTRING(CAST(first_day AS STRING), 1, 7) AS first_month, SUBSTRING(CAST(last_day AS STRING), 1, 7) AS last_month
+FROM fleet_runs
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What to look at; null is all. `month` as YYYY-MM, by the days of the records."""
+
+    cluster: str | None = None
+    month: str | None = None
+    family: str | None = None
+    gpu: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The page's answers: rows of the questions by their name, and how many attempts, ranks and verdicts the filters choose."""
+
+    attempts: int
+    ranks_measured: int
+    verdicts: Mapping[str, int]
+    runs: tuple[Row, ...]
+    ratios: tuple[Row, ...]
+    days: tuple[Row, ...]
+    near_ranks: tuple[Row, ...]
+    ooms: tuple[Row, ...]
+    drifts: tuple[Row, ...]
+    hardware: tuple[Row, ...]
+    hosts: tuple[Row, ...]
+
+
+def options(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
+    """What each filter can be, from the runs there are; months between the first and last day of any."""
+    rows = records(connection, _OPTIONS)
+    found = {name: sorted({row[name] for row in rows}) for name in ("cluster", "family", "gpu")}
+    months = {month for row in rows if row["first_month"] for month in _months(row["first_month"], row["last_month"])}
+    return {**found, "month": sorted(months, reverse=True)}
+
+
+def fleet(connection: duckdb.DuckDBPyConnection, filters: Filters) -> Fleet:
+    """Every answer for the attempts that `filters` choose."""
+    given = {name: getattr(filters, name) for name in ("cluster", "month", "family", "gpu")}
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {asked_text('fleet_chosen')}", given)
+    try:
+        order = " ".join(f"WHEN '{verdict}' THEN {at}" for at, verdict in enumerate(VERDICTS))
+        runs = records(connection, f"SELECT * FROM chosen ORDER BY CASE verdict {order} END, soft_headroom_bytes NULLS LAST, cluster, run, run_index "
+                                   f"LIMIT {RUNS_SHOWN}")
+        verdicts = records(connection, "SELECT verdict, COUNT(*) AS n, SUM(ranks_measured) AS ranks FROM chosen GROUP BY verdict")
+        asked = {name: tuple(records(connection, text := asked_text(f"fleet_{name}"), {"month": filters.month} if "$month" in text else {}))
+                 for name in ("ratios", "days", "near_ranks", "ooms", "drifts", "hardware", "hosts")}
+    finally:
+        connection.execute("DROP TABLE IF EXISTS chosen")
+    counts = {row["verdict"]: int(row["n"]) for row in verdicts}
+    kept = sorted({row["day"] for row in asked["days"]})[-DAYS_SHOWN:]
+    days = tuple(row for row in asked["days"] if row["day"] >= kept[0]) if kept else ()
+    return Fleet(sum(counts.values()), int(sum(row["ranks"] for row in verdicts)), counts, tuple(runs), **{**asked, "days": days})
+
+
+def _months(first: str, last: str) -> list[str]:
+    """Every month from `first` to `last`, both YYYY-MM."""
+    start, end = (int(text[:4]) * 12 + int(text[5:7]) - 1 for text in (first, last))
+    return [f"{at // 12:04d}-{at % 12 + 1:02d}" for at in range(start, min(end, start + 600) + 1)]

@@ -1,0 +1,199 @@
+"""Fleet: history over all runs of the lake: how measured memory lies over theory, who came near the limit and when, errors, drift, hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import altair as alt
+import streamlit as st
+
+from analysis.fleet_answers import RUNS_SHOWN, VERDICTS, Filters, Fleet, Row, fleet, options
+from analysis.heat import BLUE, GREY, ORANGE, SKY
+from app_pages._shared import cursor, gib, lake_root, lake_version, safe, section, told_errors
+
+ALL = "all"
+_CLASSES = {"stable": ORANGE, "occasional": "#F0E442", "insufficient": SKY, "undetermined": GREY, "clear": BLUE}
+_WORDS = {"oom": "Out of memory", "near": "Near the limit", "undetermined": "Undetermined", "insufficient": "Too few steps",
+          "unknown": "Not measured", "clear": "Clear"}
+
+
+def show() -> None:
+    """The page."""
+    st.header("Fleet", anchor=False)
+    if lake_version() == "none":
+        st.info("No run in this lake yet.", icon=":material/inbox:")
+        st.page_link("app_pages/start.py", label="Bring the artifacts of a run", icon=":material/upload_file:")
+        return
+    with told_errors():
+        filters = _filters(_options(lake_root(), lake_version()))
+        found = _fleet(lake_root(), lake_version(), filters)
+    if not found.attempts:
+        st.info("No run fits these filters.", icon=":material/filter_alt_off:")
+        return
+    _counts(found)
+    _runs(found)
+    _ratios(found)
+    _near(found)
+    _ooms(found)
+    _drifts(found)
+    _hardware(found)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _options(root: str, version: str) -> dict[str, list[str]]:
+    return options(cursor())
+
+
+@st.cache_data(max_entries=32, show_spinner="Asking the fleet")
+def _fleet(root: str, version: str, filters: Filters) -> Fleet:
+    return fleet(cursor(), filters)
+
+
+def _filters(choices: dict[str, list[str]]) -> Filters:
+    """Four boxes, kept in the address of the page."""
+    chosen: dict[str, str] = {}
+    for column, name in zip(st.columns(4), ("cluster", "month", "family", "gpu"), strict=True):
+        listed = [ALL, *choices[name]]
+        wanted = st.query_params.get(name, ALL)
+        if wanted not in listed:
+            st.warning(f"The link asks for {name} {safe(wanted)}, which this lake does not hold; all are shown.", icon=":material/link_off:")
+            wanted = ALL
+        chosen[name] = column.selectbox({"gpu": "GPU"}.get(name, name.capitalize()), listed, index=listed.index(wanted))
+    kept = {name: value for name, value in chosen.items() if value != ALL}
+    st.query_params.from_dict(kept)
+    return Filters(**kept)
+
+
+def _counts(found: Fleet) -> None:
+    with st.container(horizontal=True, gap="medium"):
+        st.metric("Attempts", f"{found.attempts:,}", width="content")
+        st.metric("Ranks measured", f"{found.ranks_measured:,}", width="content")
+        for verdict in VERDICTS:
+            if count := found.verdicts.get(verdict):
+                st.metric(_WORDS[verdict], f"{count:,}", width="content")
+
+
+def _runs(found: Fleet) -> None:
+    section("Attempts, worst first")
+    _table("runs", found.runs, lambda row: {
+        "run": row["run"], "attempt": row["run_index"], "cluster": row["cluster"], "verdict": _WORDS[row["verdict"]], "family": row["family"],
+        "GPU": row["gpu"], "ranks": row["world_size"], "measured": row["ranks_measured"], "fullest rank": row["fullest_rank"],
+        "stage": row["fullest_stage"], "peak, GiB": gib(row["peak_bytes"]), "soft headroom, GiB": gib(row["soft_headroom_bytes"]),
+        "hard headroom, GiB": gib(row["hard_headroom_bytes"]), "errors": row["ooms"], "first day": row["first_day"], "last day": row["last_day"]})
+    if found.attempts > RUNS_SHOWN:
+        st.caption(f"The worst {RUNS_SHOWN:,} of {found.attempts:,} are listed; a filter or the SQL page shows others.")
+
+
+def _ratios(found: Fleet) -> None:
+    section("Measured peak over theory, by family")
+    if not found.ratios:
+        st.info("No attempt has a measured rank beside a printed or an expected figure.", icon=":material/function:")
+        return
+    rows = [{"family": row["family"], "against": row["against"], "ratio": float(row["ratio"]), "stages": row["stages"]} for row in found.ratios]
+    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
+        x=alt.X("ratio:O", title="measured over theory", axis=alt.Axis(labelOverlap=True, format=".2f")), y=alt.Y("stages:Q", title="stages"),
+        color=alt.Color("family:N", title=None, legend=alt.Legend(orient="bottom")),
+        tooltip=["family:N", alt.Tooltip("ratio:Q", format=".2f"), "stages:Q"]).properties(height=180, width=420)
+    st.altair_chart(chart.facet(column=alt.Column("against:N", title=None)), alt="How many stages measured how much over theory")
+    st.caption("Each stage of each attempt counts once, by its fullest measured rank, in steps of 5 %; beyond 3 it counts at 3.")
+
+
+def _near(found: Fleet) -> None:
+    section("Ranks near their limit, by day")
+    if not found.days:
+        st.info("No rank's memory is known for these attempts.", icon=":material/visibility_off:")
+        return
+    order = list(_CLASSES)
+    rows = [{"day": row["day"].isoformat(), "class": row["near_class"], "ranks": row["ranks"], "order": order.index(row["near_class"])}
+            for row in found.days]
+    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
+        x=alt.X("day:O", title="day", axis=alt.Axis(labelOverlap=True)), y=alt.Y("ranks:Q", title="ranks"), order="order:Q",
+        color=alt.Color("class:N", title=None, scale=alt.Scale(domain=order, range=list(_CLASSES.values())), legend=alt.Legend(orient="bottom")),
+        tooltip=["day:N", "class:N", "ranks:Q"]).properties(height=260)
+    st.altair_chart(chart, alt="Ranks of each class on each day")
+    if not found.near_ranks:
+        st.caption("No rank came near its limit.")
+        return
+    _table("near", found.near_ranks, lambda row: {
+        "run": row["run"], "attempt": row["run_index"], "cluster": row["cluster"], "rank": _rank(row), "stage": row["stage"],
+        "days near": row["near_days"], "of": row["days"], "records near": _between(row), "of records": row["records"],
+        "soft headroom, GiB": gib(row["soft_headroom_bytes"]), "hard headroom, GiB": gib(row["hard_headroom_bytes"]), "last day": row["last_day"]})
+    st.caption("Counted from daily rollups over every record; a range where the limit falls inside one step of 256 MiB, or where maxima never reset.")
+
+
+def _ooms(found: Fleet) -> None:
+    section("Out of memory")
+    if not found.ooms:
+        st.caption("No error and no kill by the host in these attempts.")
+        return
+    counts: dict[tuple[str, str], int] = {}
+    for row in found.ooms:
+        where = "stage unknown" if row["stage"] is None else f"stage {row['stage']} of {row['stages']}"
+        counts[where, row["oom_case"] or "unknown"] = counts.get((where, row["oom_case"] or "unknown"), 0) + 1
+    rows = [{"where": where, "case": case, "errors": count} for (where, case), count in sorted(counts.items())]
+    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
+        y=alt.Y("where:N", title=None, sort=None), x=alt.X("errors:Q", title="errors"),
+        color=alt.Color("case:N", title="case", scale=alt.Scale(scheme="tableau10"), legend=alt.Legend(orient="bottom")),
+        tooltip=["where:N", "case:N", "errors:Q"]).properties(height=110 + 24 * len({row["where"] for row in rows}))
+    st.altair_chart(chart, alt="Errors by stage and case")
+    _table("ooms", found.ooms, lambda row: {
+        "run": row["run"], "attempt": row["run_index"], "cluster": row["cluster"], "day": row["day"], "rank": _rank(row), "stage": row["stage"],
+        "iteration": row["iteration"], "case": row["oom_case"], "why": row["reason"], "asked, GiB": gib(row["requested_bytes"]),
+        "free, GiB": gib(row["free_bytes"])})
+
+
+def _drifts(found: Fleet) -> None:
+    section("Same configuration, changed memory")
+    if not found.drifts:
+        st.caption("No two successive attempts of one configuration differ in memory.")
+        return
+    picked = _table("drifts", found.drifts, lambda row: {
+        "run": row["run"], "attempt": row["run_index"], "cluster": row["cluster"], "day": row["day"], "before": row["run_before"],
+        "peak, GiB": gib(row["peak_bytes"]), "change, GiB": gib(row["peak_change_bytes"]), "outside torch, GiB": gib(row["outside_change_bytes"]),
+        "kind": row["kind"], "what changed": row["name"] or "nothing that the artifacts tell", "was": row["value_before"], "is": row["value_after"]})
+    if picked:
+        st.page_link("app_pages/compare.py", label="Compare the two", icon=":material/compare_arrows:", query_params={
+            "before": f"{picked['run_before']}#{picked['run_index_before']}", "after": f"{picked['run']}#{picked['run_index']}"})
+
+
+def _hardware(found: Fleet) -> None:
+    section("Hardware")
+    number = st.column_config.NumberColumn(format="%.2f")
+    st.dataframe([{"cluster": row["cluster"], "GPU": row["gpu"], "attempts": row["attempts"], "ranks measured": row["ranks_measured"],
+                   "out of memory": row["died"], "near": row["near"], "capacity, GiB": gib(row["capacity_bytes"]),
+                   "outside torch, median GiB": gib(row["median_outside_bytes"]), "most, GiB": gib(row["outside_bytes"]),
+                   "least headroom, GiB": gib(row["soft_headroom_bytes"])} for row in found.hardware],
+                 hide_index=True, placeholder="-", key="hardware",
+                 column_config=dict.fromkeys(("capacity, GiB", "outside torch, median GiB", "most, GiB", "least headroom, GiB"), number))
+    if found.hosts:
+        _table("hosts", found.hosts, lambda row: {
+            "host": row["host"], "cluster": row["cluster"], "ranks": row["ranks"], "above the stage's median, GiB": gib(row["median_over_bytes"]),
+            "most above, GiB": gib(row["most_over_bytes"]), "outside torch, GiB": gib(row["outside_bytes"]), "run": row["run"]})
+
+
+def _table(key: str, rows: Sequence[Row], shown: Callable[[Row], dict[str, Any]]) -> Row | None:
+    """A table whose ticked row leads to its run; the row ticked."""
+    listed = [shown(row) for row in rows]
+    number = st.column_config.NumberColumn(format="%.2f")
+    chosen = st.dataframe(listed, hide_index=True, placeholder="-", key=key, on_select="rerun", selection_mode="single-row",
+                          column_config=dict.fromkeys((name for name in listed[0] if name.endswith("GiB")), number))
+    picked = chosen.selection.rows
+    if not picked or picked[0] >= len(rows):
+        st.caption("Tick a row to open its run.")
+        return None
+    row = rows[picked[0]]
+    st.page_link("app_pages/overview.py", label=f"Open {safe(row['run'])}, attempt {row['run_index']}", icon=":material/grid_view:",
+                 query_params={"run": row["run"], "attempt": str(row["run_index"])})
+    return row
+
+
+def _rank(row: Row) -> str:
+    return str(row["rank"]) if row["rank"] is not None else row["rank_label"] or "not told"
+
+
+def _between(row: Row) -> str:
+    return str(row["near_least"]) if row["near_least"] == row["near_most"] else f"{row['near_least']} to {row['near_most']}"
+
+
+show()

@@ -32,6 +32,9 @@ BIN_FILES, BIN_BYTES = 1_000, 1024**3
 """A bin is sorted at once: at most so many files and bytes of Parquet. Small is what has less than half of `TARGET_BYTES`."""
 
 _PASSES = 20
+_LONG_LOG = 50
+"""A log of so many commits gets a checkpoint before it is opened for every bin."""
+
 
 Progress = Callable[[str, int, int], None]
 """table, small files done, small files in all."""
@@ -81,6 +84,8 @@ def _table(connection: duckdb.DuckDBPyConnection, lake: Lake, name: str, limits:
     version = version_of(lake, name)
     if version is None:
         return None
+    if version.handle.version() >= _LONG_LOG:
+        version.handle.create_checkpoint()
     report = Compacted(name, len(version.files), 0, sum(one.size_bytes for one in version.files), 0, 0, 0, 0)
     for _ in range(_PASSES):
         bins = list(planned(version.files, limits))
@@ -88,7 +93,7 @@ def _table(connection: duckdb.DuckDBPyConnection, lake: Lake, name: str, limits:
             break
         small, looked = sum(map(len, bins)), 0
         for files in bins:
-            report = _bin(connection, lake, name, files, limits, report)
+            report = _bin(connection, lake, version, files, limits, report)
             looked += len(files)
             progress(name, looked, small)
         version = version_of(lake, name) or version
@@ -114,21 +119,25 @@ def planned(files: Sequence[StoredFile], limits: Limits) -> Iterator[list[Stored
             yield current
 
 
-def _bin(connection: duckdb.DuckDBPyConnection, lake: Lake, name: str, files: list[StoredFile], limits: Limits, report: Compacted) -> Compacted:
+def _bin(connection: duckdb.DuckDBPyConnection, lake: Lake, version: Version, files: list[StoredFile], limits: Limits,
+         report: Compacted) -> Compacted:
     """One bin as one commit; left as it is where another upkeep took some of its files meanwhile."""
-    version = version_of(lake, name)
-    if version is None or not set(files) <= set(version.files):
-        return report
     query = files_query(files) or ""
     before = sum(one.rows for one in files)
-    dead = take_dead(connection, query)
-    kept = f"SELECT * FROM ({query}) WHERE artifact NOT IN (SELECT artifact FROM dead)" if dead else query
-    alive = int(connection.execute(f"SELECT COUNT(*) FROM ({kept})").fetchall()[0][0]) if dead else before
-    chosen = _folded(connection, kept, version) if name == "rank_day" else kept
-    added = stored.write(version, files[0], in_order(connection, chosen, version), limits.target_bytes)
-    if not stored.replace(lake, name, files, added):
+    try:
+        dead = take_dead(connection, query)
+        kept = f"SELECT * FROM ({query}) WHERE artifact NOT IN (SELECT artifact FROM dead)" if dead else query
+        alive = int(connection.execute(f"SELECT COUNT(*) FROM ({kept})").fetchall()[0][0]) if dead else before
+        chosen = _folded(connection, kept, version) if version.table == "rank_day" else kept
+        added = stored.write(version, files[0], in_order(connection, chosen, version), limits.target_bytes)
+    except duckdb.IOException as error:
+        if not set(files) <= set((version_of(lake, version.table) or version).files):
+            return report
+        raise LedgerError(f"a file of the table {version.table} is lost or damaged: {str(error).partition(chr(10))[0]}", where=lake.root,
+                          todo="restore the file, or ingest the artifacts into a new lake") from error
+    if not stored.replace(lake, version.table, files, added):
         return report
-    after = sum(int(stored.rows_of(one)) for one in added)
+    after = sum(stored.rows_of(one) for one in added)
     dropped, folded = report.rows_dropped + before - alive, report.rows_folded + alive - after
     return replace(report, rows_dropped=dropped, rows_folded=folded, commits=report.commits + 1)
 

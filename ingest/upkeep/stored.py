@@ -67,7 +67,6 @@ def version_of(lake: Lake, table: str, at: datetime | None = None) -> Version | 
     handle = lake._open(table)
     if handle is None:
         return None
-    lake.uris(table)
     if at is not None:
         handle.load_as_version(at)
     actions = pa.table(handle.get_add_actions(flatten=True))

@@ -27,6 +27,7 @@ from analysis.load_proxy import load_proxies
 from analysis.nccl import communication
 from analysis.oom_snapshot import run_snapshots
 from analysis.oom_table import oom_table
+from analysis.phase_peaks import phase_peaks
 from analysis.plan import before_of, saver
 from analysis.rank_layout import sizes_of
 from analysis.reconcile import Expected, expected_of, ledger_of
@@ -89,7 +90,7 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     snapshots = run_snapshots(connection, run)
     ooms = oom_table(connection, run, run_index, snapshots)
     with attempt_steps(connection, run, run_index):
-        loads, top = high_loads(connection), fullest(connection)
+        loads, top, phases = high_loads(connection), fullest(connection), phase_peaks(connection, run, run_index)
         near = near_limits(connection, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
         risers = staircase(connection, run, run_index, {one.rank: one.steps for one in loads})
     args = arguments_of(connection, run, run_index)
@@ -107,7 +108,7 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
         not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads, top)
         | ({"logits": logits.reason} if logits.verdict == "not_measurable" else {}),
         devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers, logits=logits,
-        fullest=top, snapshots=snapshots)
+        fullest=top, snapshots=snapshots, phase_peaks=phases)
     found = replace(found, load_proxies=() if loads else load_proxies(connection, run, run_index),
                     communication=(shown := communication(connection, run, run_index, ranks, args)),
                     not_measurable=found.not_measurable | ({} if shown else {"communication": _NO_COMMUNICATION}))

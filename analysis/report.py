@@ -34,6 +34,7 @@ def as_json(overview: Overview) -> dict[str, Any]:
         "devices": whole["devices"], "records": overview.records, "communication": whole["communication"] or {},
         "load_proxies": whole["load_proxies"], "fullest": whole["fullest"] or {},
         "snapshots": whole["snapshots"],
+        "phase_peaks": [{**asdict(one), "sentence": one.sentence} for one in overview.phase_peaks],
     }
     missing: dict[str, Any] = {key: {} if key in _MAPPINGS else [] for key in KEYS if key not in found}
     plain: dict[str, Any] = _plain({**{key: {**found, **missing}[key] for key in KEYS}, **found})
@@ -81,6 +82,9 @@ def as_markdown(overview: Overview) -> str:
             for one in overview.near_limit if one.kind]
     parts += ["## Near the limit", _table(("rank", "class", "kind", "steps near", "hard headroom", "soft headroom"), near)] if near else []
     parts += [f"Fullest rank: {_escaped(overview.fullest.sentence)}."] if overview.fullest else []
+    phases = [(one.phase, one.rank, _or_dash(one.iteration), ("" if one.exact else "at most ") + size_text(one.peak_bytes),
+               size_text(one.training_bytes), _escaped(one.sentence), _escaped(str(one.source))) for one in overview.phase_peaks]
+    parts += ["## Peaks by phase", _table(("phase", "rank", "iteration", "peak", "training peak", "says", "read at"), phases)] if phases else []
     died = [(_or_dash(one.rank), size_text(one.numbers.get("requested_bytes")), size_text(one.numbers.get("free_bytes")),
              size_text(one.numbers.get("capacity_bytes")), one.case, _escaped(str(one.source))) for one in overview.ooms]
     parts += ["## Out of memory", _table(("rank", "requested", "free", "capacity", "case", "read at"), died)] if died else []

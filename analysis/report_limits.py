@@ -28,6 +28,16 @@ def near_lines(overview: Overview) -> Iterator[str]:
         yield f"    and {len(near) - RANKS_SHOWN} more ranks"
 
 
+def phase_lines(overview: Overview) -> Iterator[str]:
+    """The largest peak of each phase that is no plain training step, beside the training peak of its rank."""
+    told = [one for one in overview.phase_peaks if one.exact or (one.over_bytes is not None and one.over_bytes < 0)]
+    if told:
+        yield "\nPeaks by phase, beside training"
+    for one in told:
+        yield from wrapped(one.sentence, "  ", "    ")
+        yield from places((one.source,), "    ")
+
+
 def staircase_lines(overview: Overview) -> Iterator[str]:
     """The steps that raised reserved, ranks that rose alike in one line; the largest first, back in the order of steps."""
     if not overview.risers:

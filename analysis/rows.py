@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from analysis.findings.model import Finding
     from analysis.fullest import Fullest
     from analysis.load_proxy import LoadProxy
+    from analysis.phase_peaks import PhasePeak
     from analysis.reconcile import Ledger
 
 Class = Literal["stable", "occasional", "clear", "insufficient", "undetermined"]
@@ -372,3 +373,4 @@ class Overview:
     starts: Starts | None = None
     fullest: Fullest | None = None
     snapshots: tuple[RunSnapshot, ...] = ()
+    phase_peaks: tuple[PhasePeak, ...] = ()

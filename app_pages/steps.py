@@ -25,6 +25,7 @@ def show() -> None:
     _fullest(found)
     _heat(found)
     _loads(found)
+    _phases(found)
     _risers(found)
 
 
@@ -101,6 +102,19 @@ def _loads(found: Overview) -> None:
                    "most": size_text(one.most_bytes), "high": len(one.steps), "of": one.of_steps,
                    "steps": ", ".join(map(str, one.steps[:40])) + (" ..." if len(one.steps) > 40 else "")} for one in found.high_loads],
                  hide_index=True, placeholder="-", key="loads")
+
+
+def _phases(found: Overview) -> None:
+    section("Peaks by phase")
+    if not found.phase_peaks:
+        st.info("No reading is labelled with a phase and no event of the job stands beside one.", icon=":material/help:")
+        return
+    st.dataframe([{"phase": one.phase, "rank": one.rank, "iteration": one.iteration, "peak, GiB": gib(one.peak_bytes),
+                   "known": "its own" if one.exact else "at most", "training peak, GiB": gib(one.training_bytes),
+                   "over training, GiB": gib(one.over_bytes), "told by": one.told_by, "readings": one.readings, "read at": place(one.source)} for one in found.phase_peaks],
+                 hide_index=True, placeholder="-", key="phases",
+                 column_config={name: st.column_config.NumberColumn(format="%.2f") for name in (
+                     "peak, GiB", "training peak, GiB", "over training, GiB")})
 
 
 def _risers(found: Overview) -> None:

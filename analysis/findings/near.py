@@ -10,6 +10,7 @@ from analysis.coverage import shown_ranks
 from analysis.findings.catalogue import advise
 from analysis.findings.model import Finding, Rule, Seen, Severity
 from analysis.fullest import EVERY
+from analysis.phase_peaks import LEAST_OVER_RATIO
 from analysis.rows import Near, Rank, Riser, Source
 from analysis.verdict import size_text
 
@@ -116,6 +117,16 @@ def _masked(seen: Seen) -> Iterator[Finding]:
             return
 
 
+def _phases(seen: Seen) -> Iterator[Finding]:
+    """A phase whose own peak stands above every training step of its rank: the run can survive training and die there."""
+    above = [one for one in seen.overview.phase_peaks
+             if one.exact and one.over_bytes is not None and one.over_bytes >= LEAST_OVER_RATIO * (one.training_bytes or 0)]
+    if above:
+        told = "; ".join(one.sentence for one in above)
+        yield Finding("phase_above_training", "note", "proven" if all(one.told_by == "label" for one in above) else "likely",
+                      f"Not every peak is a training step's: {told}.", tuple(one.source for one in above[:3]))
+
+
 def _touched(seen: Seen) -> Iterator[Finding]:
     near = [one for one in seen.overview.near_limit if one.touched_steps]
     if near:
@@ -132,5 +143,6 @@ RULES = (
     Rule("near_limit_cached", "Cached memory alone near the limit", _DIAGNOSIS, _cache),
     Rule("staircase", "Reserved memory climbs: need or fragmentation", _DIAGNOSIS, _climbing),
     Rule("peak_outside_training", "The peak dates from checkpoint, evaluation or start, and hides training steps", _DIAGNOSIS, _masked),
+    Rule("phase_above_training", "A phase that is no plain training step peaks above training", _DIAGNOSIS, _phases),
     Rule("allocator_retries", "The allocator freed its cache and retried", _DIAGNOSIS, _touched),
 )

@@ -98,6 +98,11 @@ FIRES = {
     "peak_outside_training": (
         lambda: seen_of({"rank_memory": [memory(0, line=1, peak=20), memory(0, line=2, peak=30, phase="before_save_checkpoint", iteration=11)]}),
         lambda: seen_of({"rank_memory": [memory(0, line=1, peak=20), memory(0, line=2, peak=30, iteration=11)]})),
+    "phase_above_training": (
+        lambda: seen_of({"rank_memory": [memory(0, line=1, peak=20, scope="interval"),
+                                         memory(0, line=2, peak=30, phase="evaluation", iteration=11, scope="interval")]}),
+        lambda: seen_of({"rank_memory": [memory(0, line=1, peak=20, scope="interval"),
+                                         memory(0, line=2, peak=20, phase="evaluation", iteration=11, scope="interval")]})),
     "oom_a": (lambda: seen_of(oom(allocated_bytes=76 * GIB)), lambda: seen_of(steps([60] * 6))),
     "oom_b": (lambda: seen_of(oom(reserved_unallocated_bytes=16 * GIB)), lambda: seen_of(oom(allocated_bytes=76 * GIB))),
     "oom_c": (lambda: seen_of(oom(allocated_bytes=60 * GIB)), lambda: seen_of(oom(allocated_bytes=76 * GIB))),

@@ -39,7 +39,7 @@ SELECT
 FROM run_attempts AS attempt
 LEFT JOIN rejected ON rejected.run = attempt.run AND rejected.run_index = attempt.run_index
 LEFT JOIN read_at ON read_at.run = attempt.run
-ORDER BY read_at.ingested_at DESC NULLS LAST, attempt.run, attempt.run_index
+ORDER BY DATE_TRUNC('minute', read_at.ingested_at) DESC NULLS LAST, attempt.run, attempt.run_index
 """
 
 
@@ -68,7 +68,7 @@ def _attempts(root: str, version: str) -> list[dict[str, Any]]:
 
 
 def attempts() -> list[dict[str, Any]]:
-    """Every attempt of the lake, newest ingest first; none where there is no lake."""
+    """Every attempt of the lake, newest ingest first, those of one minute by name; none where there is no lake."""
     version = lake_version()
     return [] if version == "none" else _attempts(lake_root(), version)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from analysis.database import from_rows, records
+from app_pages._shared import _RUNS
 from ingest.lake import Lake
 from ingest.pipeline import ingest
 
@@ -67,6 +70,15 @@ def test_start_lists_the_samples(app: AppTest) -> None:
     app.run()
     assert not app.exception
     assert set(app.dataframe[0].value["run"]) == {*RUNS, *CASES}
+
+
+def test_runs_of_one_ingest_stand_in_the_order_of_their_names_below_newer_ones() -> None:
+    at = datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)
+    came = {"a_good_run": at, "oom_case": at + timedelta(seconds=5), "zz_newer": at + timedelta(minutes=3)}
+    rows = {"runs": [{"run": run, "artifact": run} for run in came],
+            "artifacts": [{"run": run, "artifact": run, "source": run, "path": run, "ingested_at": when, "start_bytes": 0, "end_bytes": 0, "status": "closed"}
+                          for run, when in came.items()]}
+    assert [row["run"] for row in records(from_rows(rows), _RUNS)] == ["zz_newer", "a_good_run", "oom_case"]
 
 
 def test_communication_shows_each_rank_beside_its_measurement(app: AppTest) -> None:

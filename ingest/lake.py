@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -36,6 +37,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from ingest import object_store
 from ingest.errors import LedgerError
+from ingest.evolution import of_known_types
 from ingest.tables import BY_NAME, arrow_schema
 from ingest.transactions import Transactions
 from ingest.upkeep.rollup import rank_day_of
@@ -72,6 +74,11 @@ class Source:
     seam_bytes: int
     seam_hash: str | None
     quarantined: bool
+    heads: dict[int, str] = field(default_factory=dict)
+    """Hashes of shorter prefixes by their length: what a file that became shorter is compared with."""
+    whole_hash: str | None = None
+    """Hash of all bytes, of kinds that are written whole, read when the file was last modified at `modified_ns`."""
+    modified_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -211,7 +218,7 @@ class Lake:
 
     def _open(self, table: str) -> DeltaTable | None:
         try:
-            return DeltaTable(self._address(table), storage_options=self._options)
+            return of_known_types(DeltaTable(self._address(table), storage_options=self._options), table, self.root)
         except TableNotFoundError as error:
             if self._holds_parquet(table):
                 raise LedgerError(f"the log of the table {table} (_delta_log) is lost; its rows cannot be told from left-overs", where=self.root,
@@ -295,7 +302,8 @@ def _read(handle: DeltaTable, name: str, columns: list[str], artifacts: Sequence
     paths, schema = [_plain_path(uri, handle.table_uri) for uri in handle.file_uris()], arrow_schema(name)
     if any("://" in path for path in paths):
         chosen = "" if artifacts is None else f" WHERE artifact IN ({', '.join(_quoted(artifact) for artifact in artifacts)})"
-        query = f"SELECT {', '.join(columns)} FROM stored{chosen}"
+        names = ", ".join(f'"{column}"' for column in columns)
+        query = f"SELECT {names} FROM stored{chosen}"
         found = pa.table(QueryBuilder().register("stored", handle).execute(query).read_all())
         return found.cast(pa.schema([schema.field(column) for column in columns]))
     kept = ds.partitioning(pa.schema([schema.field(one) for one in PARTITION]), flavor="hive")
@@ -335,9 +343,27 @@ def _sources(handle: DeltaTable) -> list[Source]:
         "source", "path", "run", "cluster", "prefix_bytes", "prefix_hash", "end_bytes", "status", "state", "parser", "ingested_at",
     ]
     pieces: dict[str, list[dict[str, Any]]] = {}
-    for piece in _read(handle, "artifacts", columns).sort_by("ingested_at").to_pylist():
+    for piece in _telling(_read(handle, "artifacts", columns)).to_pylist():
         pieces.setdefault(piece["source"], []).append(piece)
     return [_folded(of_source) for of_source in pieces.values()]
+
+
+def _telling(pieces: pa.Table) -> pa.Table:
+    """The pieces that say something of their source, by time of ingest: its first and newest ones, the longest prefix, the furthest end; a
+    source has a piece for each of its growths, hundreds a day."""
+    pieces = pieces.sort_by("ingested_at")
+    source = pieces["source"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    prefix, end = (pieces[name].fill_null(0).to_numpy() for name in ("prefix_bytes", "end_bytes"))
+    status = pieces["status"].to_numpy(zero_copy_only=False)
+    order, told = np.arange(len(source)), np.zeros(len(source), bool)
+    earlier = order / max(len(source), 1)  # of equal ones the first counts
+    every, read, closed = np.ones(len(source), bool), status != "quarantined", status == "closed"
+    for measure, among in ((-order, every), (order, every), (order, read), (prefix - earlier, every), (end - earlier, read), (end - earlier, closed)):
+        chosen = order[among]
+        by_source = chosen[np.lexsort((measure[chosen], source[chosen]))]
+        last = np.append(source[by_source][1:] != source[by_source][:-1], True) if len(by_source) else np.zeros(0, bool)
+        told[by_source[last]] = True
+    return pieces.filter(pa.array(told))
 
 
 def _folded(pieces: list[dict[str, Any]]) -> Source:
@@ -345,12 +371,19 @@ def _folded(pieces: list[dict[str, Any]]) -> Source:
     prefix = max(pieces, key=lambda piece: piece["prefix_bytes"] or 0)
     read = [piece for piece in pieces if piece["status"] != "quarantined"]
     closed = max((piece for piece in read if piece["status"] == "closed"), key=lambda piece: piece["end_bytes"], default=None)
-    state = json.loads(closed["state"] or "{}") if closed else {}
+    state = _state(closed) if closed else {}
     return Source(
         source=first["source"], path=newest["path"], run=first["run"], cluster=first["cluster"],
         prefix_bytes=prefix["prefix_bytes"] or 0, prefix_hash=prefix["prefix_hash"] or "",
         closed_bytes=closed["end_bytes"] if closed else None, size_bytes=max((piece["end_bytes"] for piece in read), default=0),
         parser=read[-1]["parser"] if read else None, parser_state=state.get("parser"),
         seam_bytes=state.get("seam_bytes", 0), seam_hash=state.get("seam_hash"),
-        quarantined=newest["status"] == "quarantined",
+        quarantined=newest["status"] == "quarantined", heads={int(size): head for size, head in _state(prefix).get("heads", {}).items()},
+        whole_hash=state.get("whole_hash"), modified_ns=state.get("modified_ns"),
     )
+
+
+def _state(piece: dict[str, Any]) -> dict[str, Any]:
+    """What a piece says of where it ended, see `ingest.units`."""
+    said = json.loads(piece["state"] or "{}")
+    return said if isinstance(said, dict) else {}

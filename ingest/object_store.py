@@ -12,15 +12,13 @@ from __future__ import annotations
 import configparser
 import os
 import re
-import uuid
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector
 
+from ingest.conditional_put import refuses_a_second
 from ingest.errors import LedgerError
 
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -114,17 +112,18 @@ def holds_parquet(address: str, settings: dict[str, str]) -> bool:
 
 
 def try_conditional_writes(root: str, settings: dict[str, str]) -> None:
-    """Have two writers make the same version of a small table: the second must be told. Raises LedgerError where it is not."""
-    address = f"{root}/_try-{uuid.uuid4().hex}"
-    row = pa.table({"n": [1]})
-    try:
-        write_deltalake(address, row, storage_options=settings)
-        writers = [DeltaTable(address, storage_options=settings) for _ in range(2)]
-        for writer in writers:
-            write_deltalake(writer, row, mode="append")
-        told = writers[1].version() > writers[0].version()
-    finally:
-        DeltaStorageHandler(root, settings).delete_dir(address.rpartition("/")[2])
-    if not told:
+    """Raises LedgerError where a store other than Amazon's does not refuse a second object of one name.
+
+    Not asked where the keys are neither in the environment nor in a profile, or where the store is addressed by host names.
+    """
+    keys = {name: settings.get(name) or os.environ.get(name.upper(), "") for name in _FROM_A_PROFILE}
+    endpoint = settings.get("aws_endpoint_url", "")
+    if not endpoint or not all(keys[name] for name in _FROM_A_PROFILE[:2]) or os.environ.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "false") != "false":
+        return
+    parts = urlsplit(root)
+    region = settings.get("aws_region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    refused, name = refuses_a_second(endpoint, parts.netloc, parts.path, keys, region)
+    DeltaStorageHandler(root, settings).delete_file(name.rpartition("/")[2])
+    if not refused:
         raise LedgerError("the object store takes two objects of one name where the second must be refused (If-None-Match): commits would be lost",
                           where=root, todo="use a store with conditional writes, or a folder")

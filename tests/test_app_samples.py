@@ -75,9 +75,9 @@ def test_start_lists_the_samples(app: AppTest) -> None:
 def test_runs_of_one_ingest_stand_in_the_order_of_their_names_below_newer_ones() -> None:
     at = datetime(2026, 3, 1, 12, 0, 10, tzinfo=UTC)
     came = {"a_good_run": at, "oom_case": at + timedelta(seconds=5), "zz_newer": at + timedelta(minutes=3)}
+    whole = {"start_bytes": 0, "end_bytes": 0, "status": "closed"}
     rows = {"runs": [{"run": run, "artifact": run} for run in came],
-            "artifacts": [{"run": run, "artifact": run, "source": run, "path": run, "ingested_at": when, "start_bytes": 0, "end_bytes": 0, "status": "closed"}
-                          for run, when in came.items()]}
+            "artifacts": [{"run": run, "artifact": run, "source": run, "path": run, "ingested_at": when, **whole} for run, when in came.items()]}
     assert [row["run"] for row in records(from_rows(rows), _RUNS)] == ["zz_newer", "a_good_run", "oom_case"]
 
 

@@ -1,13 +1,13 @@
 """Tables that a query names and that no SQL text can make: worked out in Python when they are first named, put beside the views.
 
-Storing them at ingest would tie ingest to the analysis and keep old answers. `filled` looks at the query, and only what it names is computed,
+Storing them at ingest would tie ingest to the analysis and keep old answers. `filled` is told what the query names, and only that is computed,
 on connections for people's queries too: it adds a table in memory and touches no setting and no file.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +19,6 @@ Columns = tuple[tuple[str, str, str], ...]
 """Name, type as in `ingest.tables`, meaning of each column."""
 Row = dict[str, Any]
 
-_CATALOGUE = re.compile(r"\b(?:show|describe|summarize|information_schema|duckdb_\w+|pragma_\w+|query_table|query)\b", re.IGNORECASE)
 _TEXT = pa.string()
 _TYPES: dict[str, Any] = {
     "string": _TEXT, "int32": pa.int32(), "int64": pa.int64(), "double": pa.float64(), "bool": pa.bool_(), "list<string>": pa.list_(_TEXT),
@@ -27,23 +26,37 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def filled(connection: duckdb.DuckDBPyConnection, query: str, columns: Mapping[str, Columns],
+def filled(connection: duckdb.DuckDBPyConnection, named: Collection[str], columns: Mapping[str, Columns],
            make: Callable[[duckdb.DuckDBPyConnection, list[str]], Mapping[str, Iterable[Row]]]) -> None:
-    """Make the tables of `columns` that a query names, or all of them where it asks for the catalogue; those that are there stay.
-
-    `make` gets the names wanted and gives the rows of each.
-    """
-    named = {match.group().lower() for match in re.finditer(rf"\b(?:{'|'.join(columns)})\b", query, re.IGNORECASE)}
-    named = named or (set(columns) if _CATALOGUE.search(query) else set())
-    if not named:
-        return
-    there = {row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    """Make the tables of `columns` that a query names (in small letters); those that are there stay. `make` gives the rows of each name wanted."""
+    there = _there(connection) if not columns.keys().isdisjoint(named) else set()
     wanted = [name for name in columns if name in named and name not in there]
     for name, rows in (make(connection, wanted) if wanted else {}).items():
-        schema = pa.schema([(column, _TYPES[kind]) for column, kind, _ in columns[name]])
-        connection.register("worked_out", pa.Table.from_pylist(list(rows), schema=schema))
-        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM worked_out")
-        connection.unregister("worked_out")
+        _put(connection, name, columns[name], rows)
+
+
+@contextmanager
+def listed_empty(connection: duckdb.DuckDBPyConnection, columns: Mapping[str, Columns]) -> Iterator[None]:
+    """The tables of `columns` without rows, for as long as a query asks for the catalogue: their names and types cost no answer."""
+    missing = [name for name in columns if name not in _there(connection)]
+    for name in missing:
+        _put(connection, name, columns[name], ())
+    try:
+        yield
+    finally:
+        for name in missing:
+            connection.execute(f"DROP TABLE {name}")
+
+
+def _there(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+
+
+def _put(connection: duckdb.DuckDBPyConnection, name: str, columns: Columns, rows: Iterable[Row]) -> None:
+    schema = pa.schema([(column, _TYPES[kind]) for column, kind, _ in columns])
+    connection.register("worked_out", pa.Table.from_pylist(list(rows), schema=schema))
+    connection.execute(f"CREATE TABLE {name} AS SELECT * FROM worked_out")
+    connection.unregister("worked_out")
 
 
 def grouped(connection: duckdb.DuckDBPyConnection, query: str) -> Mapping[tuple[str, int], list[Row]]:

@@ -39,6 +39,9 @@ VIEWS = ("attempt_facts", "run_attempts", "rank_layout", "rank_latest", "rank_ca
          "device_latest", "stage_memory", "coverage", "snapshot_levels", "rank_day_levels", "rank_days", *fleet.VIEWS)
 """Every view of `analysis/sql`, each after those it reads; `rank_grid` and `load_rules` stand after the first, others as `fleet.ADDED` says."""
 
+WORKED_OUT = ("rank_grid", "load_rules", *fleet.WORKED_OUT)
+"""Views that call Python, which no other engine can read as they are."""
+
 _TYPES = {
     "string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP",
     "list<string>": "VARCHAR[]", "map<string,string>": "MAP(VARCHAR, VARCHAR)", "map<string,double>": "MAP(VARCHAR, DOUBLE)",
@@ -65,14 +68,8 @@ WHERE piece.status = 'closed'
 
 
 def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
-    """An in-memory connection whose views read the lake's files of this moment. Raises LedgerError where the lake cannot be read.
-
-    `artifacts` is looked at before the others: writers commit it last, so what it names is in every table looked at after it.
-    """
-    uris = {"artifacts": lake.uris("artifacts")}
-    others = [name for name in BY_NAME if name != "artifacts"]
-    with ThreadPoolExecutor() as pool:
-        uris.update(zip(others, pool.map(lake.uris, others), strict=True))
+    """An in-memory connection whose views read the lake's files of this moment. Raises LedgerError where the lake cannot be read."""
+    uris = lake_files(lake)
     connection = duckdb.connect()
     if (reader := lake.file_system()) is not None:
         connection.register_filesystem(reader)
@@ -82,12 +79,24 @@ def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
     try:
         for table in TABLES:
             if uris[table.name]:
-                connection.execute(f"DROP TABLE stored.{table.name}; CREATE VIEW stored.{table.name} AS {_files(table, uris[table.name])}")
-        connection.execute(f"INSERT INTO artifacts {_visible(BY_NAME['artifacts'])}")
+                connection.execute(f"DROP TABLE stored.{table.name}; CREATE VIEW stored.{table.name} AS {stored_text(table, uris[table.name])}")
+        connection.execute(f"INSERT INTO artifacts {visible_text(BY_NAME['artifacts'])}")
         connection.commit()
     except duckdb.Error as error:
         raise damage(error) or error from error
     return connection
+
+
+def lake_files(lake: Lake) -> dict[str, list[str]]:
+    """The Parquet files of each table at this moment.
+
+    `artifacts` is looked at before the others: writers commit it last, so what it names is in every table looked at after it.
+    """
+    uris = {"artifacts": lake.uris("artifacts")}
+    others = [name for name in BY_NAME if name != "artifacts"]
+    with ThreadPoolExecutor() as pool:
+        uris.update(zip(others, pool.map(lake.uris, others), strict=True))
+    return uris
 
 
 def from_rows(rows: Mapping[str, Sequence[Row]], run: str = "file", artifact: str | None = None) -> duckdb.DuckDBPyConnection:
@@ -106,7 +115,7 @@ def from_rows(rows: Mapping[str, Sequence[Row]], run: str = "file", artifact: st
             connection.register("given_rows", given)
             connection.execute(f"INSERT INTO stored.{table.name} SELECT * FROM given_rows")
             connection.unregister("given_rows")
-    connection.execute(f"INSERT INTO artifacts {_visible(BY_NAME['artifacts'])}")
+    connection.execute(f"INSERT INTO artifacts {visible_text(BY_NAME['artifacts'])}")
     return connection
 
 
@@ -178,7 +187,8 @@ def _make_views(connection: duckdb.DuckDBPyConnection) -> None:
     for table in TABLES:
         columns = ", ".join(f'"{column.name}" {_TYPES[column.type]}' for column in table.columns)
         connection.execute(f"CREATE TABLE stored.{table.name} ({columns})")
-        connection.execute(f"CREATE TABLE artifacts ({columns})" if table.name == "artifacts" else f"CREATE VIEW {table.name} AS {_visible(table)}")
+        made = f"TABLE artifacts ({columns})" if table.name == "artifacts" else f"VIEW {table.name} AS {visible_text(table)}"
+        connection.execute(f"CREATE {made}")
     for name in VIEWS:
         connection.execute(f"CREATE VIEW {name} AS {view_text(name)}")
         for add in fleet.ADDED.get(name, ()):
@@ -188,14 +198,15 @@ def _make_views(connection: duckdb.DuckDBPyConnection) -> None:
             add_load_rules(connection)
 
 
-def _visible(table: Table) -> str:
+def visible_text(table: Table) -> str:
+    """The SELECT of the view `table`: the rows of `stored` that a visible artifact holds."""
     columns = ", ".join(f'piece."{name}"' for name in table.names)
     if table.name == "artifacts":
         return _VISIBLE.format(columns=columns)
     return f"SELECT {columns} FROM stored.{table.name} AS piece WHERE piece.artifact IN (SELECT artifact FROM artifacts)"
 
 
-def _files(table: Table, uris: Sequence[str]) -> str:
+def stored_text(table: Table, uris: Sequence[str]) -> str:
     """Every column of a table's files by name; null of the right type where a file lacks it. The types are given: none is opened to look."""
     names = ", ".join(_quoted(uri) for uri in uris)
     columns = ", ".join(f'"{column.name}"' for column in table.columns)

@@ -1,69 +1,111 @@
-"""One query that a person wrote, answered from a locked connection: a single SELECT, with a time limit and a row cap that says so.
+"""One query that a person wrote, answered from a locked connection: a single SELECT, with limits of time, rows and size that say so.
 
-The statement is taken apart by DuckDB's own parser, not by looking for words: `COPY ... TO` would still write to allowed paths, and a second
-statement may hide behind a semicolon. Comments and strings need no care that way.
+What a statement is and what it names is told by DuckDB's own parser (`analysis.query_check`), not by looking for words. `ask` runs it in this
+process, for connections that are trusted not to be overwhelmed; `analysis.query_process` runs it in a child that can be.
 """
 
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
-from analysis import ledger_views, theory_views
-from analysis.computed import filled
-from analysis.snapshot import tables as snapshot_tables
+from analysis.computed import filled, listed_empty
+from analysis.database import damage
+from analysis.query_check import COMPUTED, checked
 from ingest.errors import LedgerError
 
 ROW_LIMIT = 10_000
 SECONDS_LIMIT = 30.0
-COMPUTED = (theory_views, ledger_views, snapshot_tables)
-"""Modules of the tables that are worked out when a query names them; each offers `COLUMNS`, `GRAIN` and `make`."""
+ANSWER_BYTES = 128 * 2**20
+_BATCH_ROWS = 2048
+_TODO = '`hbmledger sql "SHOW TABLES"` lists the tables'
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Columns and rows of a query; `capped` tells that there were more rows than the limit."""
+    """The answer as an Arrow table; `capped` tells that there were more rows than the limit."""
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    table: pa.Table
     capped: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns, as the query gives them: one may come twice."""
+        return tuple(self.table.column_names)
+
+    @property
+    def rows(self) -> tuple[tuple[Any, ...], ...]:
+        """The rows as Python's own values: maps and structs as dictionaries, whole numbers of any size as `int`."""
+        columns = [[_value(one) for one in column.to_pylist(maps_as_pydicts="lossy")] for column in self.table.columns]
+        return tuple(zip(*columns, strict=True))
 
 
 def ask(connection: duckdb.DuckDBPyConnection, query: str, *, rows: int = ROW_LIMIT, seconds: float = SECONDS_LIMIT) -> Answer:
     """The answer to one SELECT on a connection of `analysis.database.locked`. Raises LedgerError for anything else, an error in it, or a time-out."""
-    statement = _only_select(connection, query)
-    for tables in COMPUTED:
-        filled(connection, query, tables.COLUMNS, tables.make)
+    wanted = checked(connection, query)
     timer = threading.Timer(seconds, connection.interrupt)
     timer.start()
     try:
-        result = connection.execute(statement)
-        columns = tuple(column[0] for column in result.description or ())
-        found = result.fetchmany(rows + 1)
+        with ExitStack() as listed:
+            for tables in COMPUTED:
+                filled(connection, wanted.relations, tables.COLUMNS, tables.make)
+                if wanted.catalogue:
+                    listed.enter_context(listed_empty(connection, tables.COLUMNS))
+            return _read(connection.sql(wanted.statement).to_arrow_reader(_BATCH_ROWS), rows)
     except duckdb.InterruptException as error:
-        raise LedgerError(f"the query ran longer than {seconds:g} s and was stopped", todo="narrow it, or raise the limit") from error
-    except duckdb.Error as error:
-        raise LedgerError(f"the query failed: {_first_lines(error)}", todo="`hbmledger sql \"SHOW TABLES\"` lists the tables") from error
+        raise too_slow(seconds) from error
+    except duckdb.OutOfMemoryException as error:
+        raise LedgerError("the query needs more memory than it may take", todo="narrow it") from error
+    except (duckdb.Error, pa.ArrowException) as error:
+        raise damage(error) or LedgerError(f"the query failed: {one_line(error)}", todo=_TODO) from error
     finally:
         timer.cancel()
-    return Answer(columns, tuple(found[:rows]), len(found) > rows)
 
 
-def _only_select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
-    try:
-        statements = connection.extract_statements(query)
-    except duckdb.Error as error:
-        raise LedgerError(f"the query cannot be read: {_first_lines(error)}") from error
-    if len(statements) != 1:
-        raise LedgerError(f"{len(statements)} statements given; one SELECT would fit")
-    if statements[0].type != duckdb.StatementType.SELECT:
-        raise LedgerError(f"a {statements[0].type.name} statement is not allowed here; one SELECT would fit: the lake is read only")
-    return statements[0]
+def too_slow(seconds: float) -> LedgerError:
+    """What is told where a query did not end in time."""
+    return LedgerError(f"the query ran longer than {seconds:g} s and was stopped", todo="narrow it, or raise the limit")
 
 
-def _first_lines(error: Exception) -> str:
-    """DuckDB's message with its caret line, without the trailing blank."""
-    return str(error).strip()
+def one_line(error: Exception) -> str:
+    """The first line of the engine's message: those below it are a drawing of the place and advice on settings."""
+    return str(error).strip().partition("\n")[0].strip()
+
+
+def _read(batches: pa.RecordBatchReader, rows: int) -> Answer:
+    """At most `rows` rows, and not more bytes than an answer may have."""
+    kept: list[pa.RecordBatch] = []
+    left, nbytes = rows + 1, 0
+    for batch in batches:
+        kept.append(batch.slice(0, left))
+        left -= kept[-1].num_rows
+        nbytes += kept[-1].nbytes
+        if nbytes > ANSWER_BYTES:
+            raise LedgerError(f"the answer is larger than {ANSWER_BYTES // 2**20} MiB", todo="select fewer columns or rows, or shorten long texts")
+        if not left:
+            break
+    table = pa.Table.from_batches(kept, schema=batches.schema)
+    return Answer(_plain(table.slice(0, rows)), table.num_rows > rows)
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Sums of BIGINT, 128 bits wide in DuckDB, as 64 bits where they fit: other programs read them as numbers, not as decimals."""
+    for at, column in enumerate(table.schema):
+        if pa.types.is_decimal(column.type) and column.type.scale == 0:
+            try:
+                table = table.set_column(at, pa.field(column.name, pa.int64()), table.column(at).cast(pa.int64()))
+            except pa.ArrowInvalid:
+                continue
+    return table
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() and value.as_tuple().exponent == 0 else float(value)
+    return value

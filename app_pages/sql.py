@@ -1,19 +1,20 @@
-"""SQL: one SELECT over the tables and views of the lake, on a connection that can read its files and nothing else."""
+"""SQL: one SELECT over the tables and views of the lake, run in a process that can read its files and nothing else.
+
+A link holds the query (`?query=`): it fills the text and waits, so that opening a link from somebody runs nothing.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
-
 import streamlit as st
 
-from analysis.database import VIEWS, locked
-from analysis.query import COMPUTED, Answer, ask
+from analysis.export import csv_for_spreadsheets, parquet
+from analysis.query import Answer
+from analysis.query_process import answer
+from analysis.schema_browser import schema_rows
 from app_pages._shared import lake_root, lake_version, told_errors
-from ingest.lake import Lake
-from ingest.tables import TABLES
 
 ROWS = 1_000
+LINK_CHARACTERS = 4_000
 _FIRST = "SELECT run, run_index, rank, MAX(max_allocated_bytes) / 1073741824 AS peak_gib\nFROM rank_memory\nGROUP BY ALL ORDER BY peak_gib DESC"
 
 
@@ -24,35 +25,51 @@ def show() -> None:
         st.info("No lake here yet.", icon=":material/inbox:")
         st.page_link("app_pages/start.py", label="Bring the artifacts of a run", icon=":material/upload_file:")
         return
+    linked = st.query_params.get("query", "")
     with st.form("query", border=False):
-        query = st.text_area("One SELECT", _FIRST, height=140)
+        query = st.text_area("One SELECT", linked[:LINK_CHARACTERS] or _FIRST, height=140)
         asked = st.form_submit_button("Ask", type="primary", icon=":material/play_arrow:")
+    if linked and not asked and "answer" not in st.session_state:
+        st.caption("This query came with the link. Read it, then ask.")
     if asked:
-        with told_errors(), st.spinner("Asking"):
-            st.session_state["answer"] = ask(locked(Lake(lake_root())), query, rows=ROWS)
-    if answer := st.session_state.get("answer"):
-        _answer(answer)
+        _ask(query)
+    if found := st.session_state.get("answer"):
+        _answer(found)
     _schema()
 
 
-def _answer(answer: Answer) -> None:
-    st.dataframe({name: [_plain(row[at]) for row in answer.rows] for at, name in enumerate(_apart(answer.columns))}, hide_index=True)
-    st.caption(f"Only the first {ROWS:,} rows are shown; narrow the query." if answer.capped else f"{len(answer.rows):,} rows")
-    text = io.StringIO()
-    csv.writer(text).writerows([answer.columns, *answer.rows])
-    st.download_button("CSV", text.getvalue(), "answer.csv", "text/csv", icon=":material/download:")
+def _ask(query: str) -> None:
+    """The answer into the session, and the query into the address, to be sent as a link."""
+    st.session_state.pop("answer", None)
+    if len(query) <= LINK_CHARACTERS:
+        st.query_params["query"] = query
+    else:
+        st.query_params.pop("query", None)
+    with told_errors(), st.spinner("Asking"):
+        st.session_state["answer"] = answer(lake_root(), query, rows=ROWS)
+
+
+def _answer(found: Answer) -> None:
+    rows = found.rows
+    st.dataframe({name: [_plain(row[at]) for row in rows] for at, name in enumerate(_apart(found.columns))}, hide_index=True)
+    st.caption(f"Only the first {ROWS:,} rows are shown; narrow the query." if found.capped else f"{len(rows):,} rows")
+    left, right, _ = st.columns([1, 1, 4])
+    left.download_button("CSV", csv_for_spreadsheets(found), "answer.csv", "text/csv", icon=":material/download:")
+    with told_errors():
+        right.download_button("Parquet", parquet(found), "answer.parquet", "application/vnd.apache.parquet", icon=":material/download:")
 
 
 def _schema() -> None:
     with st.expander("Tables and views"):
-        st.text("views: " + ", ".join((*VIEWS, *(name for tables in COMPUTED for name in tables.COLUMNS))))
-        st.dataframe([{"table": table.name, "column": column.name, "type": column.type, "meaning": column.meaning}
-                      for table in TABLES for column in table.own], hide_index=True, height=360)
+        wanted = st.text_input("Find", placeholder="a table, a column or a word of its meaning").strip().lower()
+        rows = [row for row in schema_rows() if wanted in " ".join(row.values()).lower()]
+        columns = ("relation", "kind", "column", "type", "unit", "meaning")
+        st.dataframe({name: [row[name] for row in rows] for name in columns}, hide_index=True, height=360)
 
 
 def _plain(value: object) -> object:
-    """Values that a table column can hold; maps and lists as text."""
-    return str(value) if isinstance(value, dict | list) else value
+    """Values that a table column can hold; maps, lists and other structures as text."""
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def _apart(names: tuple[str, ...]) -> list[str]:

@@ -12,19 +12,28 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from ingest.errors import OK, USAGE, LedgerError
 
-VERBS = ("ingest", "parse", "runs", "report", "check", "plan", "diff", "theory", "expected", "branch", "snapshot", "sql", "app", "probe", "doctor",
-         "compact", "vacuum", "retention")
+VERBS = ("ingest", "parse", "runs", "report", "check", "plan", "diff", "theory", "expected", "branch", "snapshot", "sql", "export-db", "app", "probe",
+         "doctor", "compact", "vacuum", "retention")
 """Every verb, in the order of `--help`; `cli.<verb>` is its module (`cli.app_` where the name is taken)."""
 
-_MODULES = {"app": "app_server"}
+_MODULES = {"app": "app_server", "export-db": "export_db"}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A mistake in the options is told in one sentence, as any other."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the exit code of usage; the command's own help says what would fit."""
+        self.exit(USAGE, f"hbmledger: {message} — `{self.prog} --help` says what fits\n")
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser of the command, with all verbs or (faster to build) one of them."""
-    parser = argparse.ArgumentParser(prog="hbmledger", description="What Megatron-LM said a run would use, and what every rank really used.")
+    parser = _Parser(prog="hbmledger", description="What Megatron-LM said a run would use, and what every rank really used.")
     commands = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     for verb in VERBS if only is None else (only,):
         module = importlib.import_module(f"cli.{_MODULES.get(verb, verb)}")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from ingest.errors import OK, LedgerError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from analysis.query import Answer
 
 NAME = "sql"
@@ -22,39 +25,71 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("query", metavar="QUERY", help="one SELECT, or - to read it from standard input")
     parser.add_argument("--lake", metavar="DIR", help="the lake (default: ./lake or HBMLEDGER_LAKE)")
-    parser.add_argument("--format", choices=("text", "table", "csv", "json"), default="text", help="output format; table is text")
+    parser.add_argument("--format", choices=("text", "table", "csv", "json", "parquet"), default="text", help="output format; table is text")
+    parser.add_argument("--output", metavar="FILE", help="write there, a file that is not there yet (needed for parquet)")
     parser.add_argument("--rows", type=int, default=10_000, metavar="N", help="most rows to show (default 10000)")
     parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="longest time to run (default 30)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Answer one query; says on stderr where rows were left off."""
-    from analysis.database import locked
-    from analysis.query import ask
-    from cli.opening import lake_of
-
-    if arguments.rows < 1:
-        raise LedgerError(f"--rows is {arguments.rows}; at least 1 would fit")
-    if not (math.isfinite(arguments.seconds) and arguments.seconds > 0):
-        raise LedgerError(f"--seconds is {arguments.seconds}; a number above 0 would fit")
+    _usage(arguments)
     query = sys.stdin.read() if arguments.query == "-" else arguments.query
-    answer = ask(locked(lake_of(arguments.lake)), query, rows=arguments.rows, seconds=arguments.seconds)
-    _show(answer, arguments.format)
+    answer = _asked(arguments, query)
+    if arguments.format == "parquet":
+        _write_parquet(answer, arguments.output)
+    else:
+        with _output(arguments.output) as file:
+            _show(answer, arguments.format, file)
     if answer.capped:
         print(f"hbmledger: only the first {len(answer.rows)} rows are shown; --rows N shows more", file=sys.stderr)
     return OK
 
 
-def _show(answer: Answer, form: str) -> None:
+def _usage(arguments: argparse.Namespace) -> None:
+    if not 1 <= arguments.rows <= 2**31:
+        raise LedgerError(f"--rows is {arguments.rows}; a number from 1 to {2**31} would fit")
+    if not (math.isfinite(arguments.seconds) and 0 < arguments.seconds <= 86_400):
+        raise LedgerError(f"--seconds is {arguments.seconds}; a number above 0, at most 86400, would fit")
+    if arguments.format == "parquet" and not arguments.output:
+        raise LedgerError("Parquet is not for a terminal", todo="name a file with --output FILE")
+    if arguments.output and Path(arguments.output).exists():
+        raise LedgerError("the file is there already and is not overwritten", where=arguments.output, todo="name another with --output FILE")
+
+
+def _asked(arguments: argparse.Namespace, query: str) -> Answer:
+    from analysis.query_process import answer
+    from cli.opening import lake_of
+
+    return answer(lake_of(arguments.lake).root, query, rows=arguments.rows, seconds=arguments.seconds)
+
+
+@contextmanager
+def _output(path: str | None) -> Iterator[IO[str]]:
+    if path is None:
+        yield sys.stdout
+        return
+    with open(path, "x", encoding="utf-8", newline="") as file:
+        yield file
+
+
+def _write_parquet(answer: Answer, path: str) -> None:
+    from analysis.export import parquet
+
+    with open(path, "xb") as file:
+        file.write(parquet(answer))
+
+
+def _show(answer: Answer, form: str, file: IO[str]) -> None:
+    from analysis.export import csv_text
     from cli.table import table
 
     if form == "json":
-        print(json.dumps([dict(zip(answer.columns, map(_finite, row), strict=True)) for row in answer.rows], indent=1, default=_plain))
+        print(json.dumps([dict(zip(answer.columns, map(_finite, row), strict=True)) for row in answer.rows], indent=1, default=_plain), file=file)
     elif form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows([answer.columns, *answer.rows])
+        file.write(csv_text(answer))
     else:
-        print(table(answer.columns, answer.rows))
+        print(table(answer.columns, answer.rows), file=file)
 
 
 def _finite(value: Any) -> Any:

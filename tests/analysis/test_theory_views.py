@@ -85,7 +85,7 @@ def test_only_what_a_query_names_is_worked_out(monkeypatch):
     connection = locked(from_rows(rows()))
     assert ask(connection, "SELECT COUNT(*) FROM runs").rows == ((3,),)
     with pytest.raises(AssertionError):
-        filled(connection, "SELECT 1 FROM Stage_Theory", COLUMNS, theory_views.make)
+        filled(connection, {"stage_theory"}, COLUMNS, theory_views.make)
 
 
 def test_asked_twice_on_one_connection_and_in_the_catalogue():

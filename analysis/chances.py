@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING
 
+from ingest.allocator import LARGE_SEGMENT_BYTES
+
 if TYPE_CHECKING:
     from analysis.rows import Source
 
 _Z = 1.959964
+_DRIFT = 3.5
 
 
 def wilson(hits: float, of: float) -> tuple[float, float]:
@@ -35,17 +38,27 @@ class Starts:
 
     starts: int
     died: int
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     source: Source | None = None
+    changed: tuple[str, ...] = ()
 
 
-def starts(died: Sequence[bool], source: Source | None = None) -> Starts | None:
-    """Two restarts are two samples of fragmentation and routing; one start says nothing about a chance."""
+def starts(died: Sequence[bool], source: Source | None = None, changed: tuple[str, ...] = ()) -> Starts | None:
+    """Two restarts are two samples of fragmentation and routing; one start says nothing about a chance, and starts between which an argument that
+    shapes memory (`changed`) differs are no samples of one: they are counted without an interval."""
     if len(died) < 2:
         return None
-    low, high = wilson(sum(died), len(died))
-    return Starts(len(died), sum(died), low, high, source)
+    low, high = (None, None) if changed else wilson(sum(died), len(died))
+    return Starts(len(died), sum(died), low, high, source, changed)
+
+
+def drifts(steps: int, correlation: float | None, drift_bytes: float | None) -> bool:
+    """Whether a straight line over the steps explains more than chance would (|t| > 3.5 of its correlation) and is no trifle."""
+    if correlation is None or drift_bytes is None or not isfinite(correlation) or steps < 4:
+        return False
+    left = 1 - correlation * correlation
+    return abs(drift_bytes) >= LARGE_SEGMENT_BYTES and (left <= 0 or abs(correlation) * sqrt((steps - 2) / left) > _DRIFT)
 
 
 def effective(steps: int, correlation: float | None) -> float:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.capacity import GIB, Capacity
-from analysis.chances import chance, wilson
+from analysis.chances import chance, drifts, wilson
 from analysis.database import asked_text, records
 from analysis.rows import Class, Near, Rank
 
@@ -95,7 +95,9 @@ def _by_steps(rank: Rank, counts: dict[str, Any], *, died: bool) -> Near:
     near, reason = _class(hits, clear, unknown, steps, other, counts, known_outside=rank.outside_bytes is not None)
     low, high = chance(hits, steps, counts["correlation"]) if steps and not unknown else (None, None)
     return _near(rank, near, kind, hits, steps, low, high, reason=reason, rule=_rule(counts), other_near_steps=other, unknown_steps=unknown,
-                 cache_near_steps=counts["near"], touched_steps=counts["touched"])
+                 cache_near_steps=counts["near"], touched_steps=counts["touched"], measured_steps=counts["measured"],
+                 own_steps=counts["interval_steps"], correlation=counts["correlation"],
+                 drifts=drifts(counts["steps"], counts["drift_correlation"], counts["drift_bytes"]))
 
 
 def _class(hits: int, clear: int, unknown: int, steps: int, other: int, counts: dict[str, Any], *, known_outside: bool) -> tuple[Class, str]:

@@ -27,12 +27,13 @@ from analysis.load_proxy import load_proxies
 from analysis.nccl import communication
 from analysis.oom_snapshot import run_snapshots
 from analysis.oom_table import oom_table
+from analysis.outlook import stage_tail
 from analysis.phase_peaks import phase_peaks
 from analysis.plan import before_of, saver
 from analysis.rank_layout import sizes_of
 from analysis.reconcile import Expected, expected_of, ledger_of
 from analysis.rows import Branch, Configuration, HighLoad, Overview, Rank, Reject, Source, Theory
-from analysis.run_facts import arguments_and_lines, arguments_of, configuration, record_counts, steps_before
+from analysis.run_facts import MODEL_ARGUMENTS, SIZE_ARGUMENTS, arguments_and_lines, arguments_of, configuration, record_counts, steps_before
 from analysis.stage_table import stage_table, surpluses
 from analysis.staircase import staircase
 from analysis.theory.arguments import native_args
@@ -69,6 +70,12 @@ WHERE attempt.run = ?
 GROUP BY attempt.run_index
 ORDER BY attempt.run_index
 """
+_CHANGED = """
+WITH said AS (
+    SELECT name, run_index, MIN(COALESCE(value, '')) AS value FROM run_args WHERE run = $run AND list_contains($names, name) GROUP BY name, run_index
+)
+SELECT name FROM said GROUP BY name HAVING COUNT(DISTINCT value) > 1 ORDER BY name
+"""
 _FIRST_ERROR = """
 SELECT COALESCE(artifacts.path, event.artifact) AS path, event.line
 FROM oom_events AS event LEFT JOIN artifacts ON artifacts.artifact = event.artifact
@@ -91,6 +98,7 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     ooms = oom_table(connection, run, run_index, snapshots)
     with attempt_steps(connection, run, run_index):
         loads, top, phases = high_loads(connection), fullest(connection), phase_peaks(connection, run, run_index)
+        far, far_stage = stage_tail(connection, ranks)
         near = near_limits(connection, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
         risers = staircase(connection, run, run_index, {one.rank: one.steps for one in loads})
     args = arguments_of(connection, run, run_index)
@@ -108,7 +116,7 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
         not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads, top)
         | ({"logits": logits.reason} if logits.verdict == "not_measurable" else {}),
         devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers, logits=logits,
-        fullest=top, snapshots=snapshots, phase_peaks=phases)
+        fullest=top, snapshots=snapshots, phase_peaks=phases, tail=far, tail_stage=far_stage)
     found = replace(found, load_proxies=() if loads else load_proxies(connection, run, run_index),
                     communication=(shown := communication(connection, run, run_index, ranks, args)),
                     not_measurable=found.not_measurable | ({} if shown else {"communication": _NO_COMMUNICATION}))
@@ -117,8 +125,14 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
     missing = {"gap": ledger.expected.reason or "no rank's peak is known"} if not ledger.gaps else {}
     found = replace(found, ledger=ledger, not_measurable=found.not_measurable | missing)
     first = next((Source(row["path"], row["line"]) for row in records(connection, _FIRST_ERROR, [run])), None)
-    found = replace(found, starts=starts([bool(row["died"]) for row in records(connection, _STARTS, [run])], first))
+    found = replace(found, starts=starts([bool(row["died"]) for row in records(connection, _STARTS, [run])], first, _changed(connection, run)))
     return replace(found, findings=findings(seen_of(connection, found, environment)))
+
+
+def _changed(connection: duckdb.DuckDBPyConnection, run: str) -> tuple[str, ...]:
+    """Arguments that shape memory and differ between the attempts of a run, each attempt by the first value it prints."""
+    names = [*MODEL_ARGUMENTS, *SIZE_ARGUMENTS]
+    return tuple(row["name"] for row in records(connection, _CHANGED, {"run": run, "names": names}))
 
 
 def environment_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> dict[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
+from analysis.outlook import outlook
 from analysis.reconcile import Ledger
 from analysis.rows import Near, Oom, Overview, Rank, Source, Stage
 from analysis.verdict import size_text
@@ -18,8 +19,8 @@ KEYS = ("run", "coverage", "theory", "branch", "stages", "ranks", "logits", "gap
 _MAPPINGS = ("logits", "gap", "communication")
 
 
-def as_json(overview: Overview) -> dict[str, Any]:
-    """The report as plain values that `json.dumps` takes."""
+def as_json(overview: Overview, next_steps: int | None = None) -> dict[str, Any]:
+    """The report as plain values that `json.dumps` takes; `next_steps` are those of the outlook."""
     whole = asdict(replace(overview, ledger=None))
     card = whole["branch"]
     found: dict[str, Any] = {
@@ -32,6 +33,7 @@ def as_json(overview: Overview) -> dict[str, Any]:
         "gap": gap_json(overview.ledger) if overview.ledger else {},
         "rejects": {"count": overview.rejected, "first": whole["rejects"]}, "not_measurable": overview.not_measurable,
         "devices": whole["devices"], "records": overview.records, "communication": whole["communication"] or {},
+        "outlook": asdict(outlook(overview, next_steps)),
         "load_proxies": whole["load_proxies"], "fullest": whole["fullest"] or {},
         "snapshots": whole["snapshots"],
         "phase_peaks": [{**asdict(one), "sentence": one.sentence} for one in overview.phase_peaks],

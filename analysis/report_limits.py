@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from analysis.coverage import shown_ranks
+from analysis.outlook import outlook
 from analysis.report_lines import places, wrapped
 from analysis.rows import Oom, Overview, Riser
 from analysis.verdict import size_text
@@ -26,6 +27,34 @@ def near_lines(overview: Overview) -> Iterator[str]:
         yield from wrapped(reason, "    ", "      ")
     if len(near) > RANKS_SHOWN:
         yield f"    and {len(near) - RANKS_SHOWN} more ranks"
+
+
+def outlook_lines(overview: Overview) -> Iterator[str]:
+    """The chance that a rank comes near or dies in as many steps again, or why that is not said."""
+    ahead = outlook(overview)
+    if not ahead.ranks or not any(one.own_steps for one in overview.near_limit):
+        return
+    yield f"\nThe next {ahead.steps} steps, if they are like those seen"
+    told = sorted((one for one in ahead.ranks if one.refused is None), key=lambda one: (-(one.near_low or 0), -(one.near_high or 0), one.rank))
+    alike: dict[str, list[int]] = {}
+    for one in told:
+        alike.setdefault(f"near the limit {one.near_low:.0%} to {one.near_high:.0%} (95 %), a peak above all seen {one.higher_peak:.0%}",
+                         []).append(one.rank)
+    for text, ranks in list(alike.items())[:RANKS_SHOWN]:
+        yield from wrapped(f"{_ranks(ranks)}: {text}", "  ", "    ")
+    refused: dict[str, list[int]] = {}
+    for one in ahead.ranks:
+        refused.setdefault(one.refused or "", []).append(one.rank)
+    for reason, ranks in refused.items():
+        if reason:
+            yield from wrapped(f"{_ranks(ranks)}: not said, {reason}", "  ", "    ")
+    if ahead.tail and ahead.tail.chance is not None:
+        yield from wrapped(f"stage {ahead.tail_stage}, a rank and step: live bytes pass {size_text(ahead.tail.limit_bytes)} with chance "
+                           f"{ahead.tail.low:.1e} to {ahead.tail.high:.1e} (peaks over threshold, {ahead.tail.excesses} excesses)", "  ", "    ")
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {shown_ranks(tuple(sorted(ranks)))}"
 
 
 def phase_lines(overview: Overview) -> Iterator[str]:

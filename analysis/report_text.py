@@ -9,7 +9,7 @@ from analysis.coverage import shown_ranks
 from analysis.report_communication import communication_lines
 from analysis.report_findings import finding_lines
 from analysis.report_ledger import ledger_lines
-from analysis.report_limits import RANKS_SHOWN, near_lines, oom_lines, phase_lines, staircase_lines
+from analysis.report_limits import RANKS_SHOWN, near_lines, oom_lines, outlook_lines, phase_lines, staircase_lines
 from analysis.report_lines import clean, places, wrapped
 from analysis.report_theory import last_stage_lines, other_branch_lines
 from analysis.rows import Configuration, Overview, Rank, Stage, StageSurplus
@@ -25,8 +25,8 @@ _LABEL = 24
 def as_text(overview: Overview) -> str:
     """The report of one attempt."""
     sections: tuple[Callable[[Overview], Iterator[str]], ...] = (
-        _head, finding_lines, _run, _theory, _branch, _stages, last_stage_lines, ledger_lines, _ranks, _devices, communication_lines, phase_lines,
-        staircase_lines, oom_lines, _rest)
+        _head, finding_lines, _run, _theory, _branch, _stages, last_stage_lines, ledger_lines, _ranks, _devices, communication_lines, outlook_lines,
+        phase_lines, staircase_lines, oom_lines, _rest)
     return "\n".join(clean("\n".join(lines)) for section in sections if (lines := list(section(overview)))) + "\n"
 
 

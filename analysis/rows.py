@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from analysis.load_proxy import LoadProxy
     from analysis.phase_peaks import PhasePeak
     from analysis.reconcile import Ledger
+    from analysis.tail import Tail
 
 Class = Literal["stable", "occasional", "clear", "insufficient", "undetermined"]
 Level = Literal["oom", "near", "clear", "insufficient", "undetermined", "unknown"]
@@ -207,6 +208,7 @@ class Near:
     """How often one rank came near its limit over the steps that `rule` chose. `low` and `high` bound the chance of such a step (95 %).
 
     `near_steps` counts steps near by `kind`, `cache_near_steps` those near by either; `other_near_steps` lie outside the rule's choice.
+    `measured_steps` are all that were read, `own_steps` those whose peaks are their own; `drifts` tells a trend of the peak over counted steps.
     """
 
     rank: int | None
@@ -225,6 +227,10 @@ class Near:
     unknown_steps: int | None = None
     cache_near_steps: int | None = None
     touched_steps: int | None = None
+    measured_steps: int | None = None
+    own_steps: int | None = None
+    correlation: float | None = None
+    drifts: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,3 +380,5 @@ class Overview:
     fullest: Fullest | None = None
     snapshots: tuple[RunSnapshot, ...] = ()
     phase_peaks: tuple[PhasePeak, ...] = ()
+    tail: Tail | None = None
+    tail_stage: int | None = None

@@ -22,6 +22,10 @@ MODEL_ARGUMENTS = (
 )
 """Arguments shown with a run, in this order, where the run sets them."""
 
+SIZE_ARGUMENTS = ("world_size", "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
+                  "expert_tensor_parallel_size", "virtual_pipeline_model_parallel_size")
+"""Arguments that lay a run out over its ranks."""
+
 _UNSET = {None, "None", "False", ""}
 _ARGUMENTS = "SELECT name, value, origin, line, artifact FROM run_args WHERE run = ? AND run_index = ?"
 _ATTEMPT = "SELECT * FROM run_attempts WHERE run = ? AND run_index = ?"

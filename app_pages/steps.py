@@ -8,6 +8,7 @@ import altair as alt
 import streamlit as st
 
 from analysis.heat import BLUE, GIB, ORANGE
+from analysis.outlook import FARTHEST, outlook
 from analysis.rows import Near, Overview
 from analysis.step_heat import step_heat
 from analysis.verdict import size_text
@@ -25,6 +26,7 @@ def show() -> None:
     _fullest(found)
     _heat(found)
     _loads(found)
+    _outlook(found)
     _phases(found)
     _risers(found)
 
@@ -104,6 +106,31 @@ def _loads(found: Overview) -> None:
                  hide_index=True, placeholder="-", key="loads")
 
 
+def _outlook(found: Overview) -> None:
+    section("The next steps")
+    seen = max((one.measured_steps or 0 for one in found.near_limit), default=0)
+    if not seen:
+        st.info("No step's own peak is known: nothing can be said of the next.", icon=":material/help:")
+        return
+    steps = st.number_input("Steps ahead", 1, FARTHEST * seen, seen, help=f"At most {FARTHEST} times the {seen} steps seen")
+    ahead = outlook(found, int(steps))
+    st.caption("If the next steps are like those seen: nothing drifts and nothing is changed. Bounds at 95 %.")
+    st.dataframe([{"rank": one.rank, "near the limit": _between(one.near_low, one.near_high), "dies, at most": _share(one.die_high),
+                   "a peak above all seen": _share(one.higher_peak), "not said, because": one.refused} for one in ahead.ranks],
+                 hide_index=True, placeholder="-", key="outlook")
+    if ahead.tail:
+        st.caption(safe(f"Tail of stage {ahead.tail_stage}: " + (ahead.tail.refused or
+                   f"one step of a rank passes {size_text(ahead.tail.limit_bytes)} with chance {ahead.tail.low:.1e} to {ahead.tail.high:.1e}")))
+
+
+def _share(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1%}"
+
+
+def _between(low: float | None, high: float | None) -> str | None:
+    return None if low is None or high is None else f"{low:.1%} to {high:.1%}"
+
+
 def _phases(found: Overview) -> None:
     section("Peaks by phase")
     if not found.phase_peaks:
@@ -111,7 +138,8 @@ def _phases(found: Overview) -> None:
         return
     st.dataframe([{"phase": one.phase, "rank": one.rank, "iteration": one.iteration, "peak, GiB": gib(one.peak_bytes),
                    "known": "its own" if one.exact else "at most", "training peak, GiB": gib(one.training_bytes),
-                   "over training, GiB": gib(one.over_bytes), "told by": one.told_by, "readings": one.readings, "read at": place(one.source)} for one in found.phase_peaks],
+                   "over training, GiB": gib(one.over_bytes), "told by": one.told_by, "readings": one.readings,
+                   "read at": place(one.source)} for one in found.phase_peaks],
                  hide_index=True, placeholder="-", key="phases",
                  column_config={name: st.column_config.NumberColumn(format="%.2f") for name in (
                      "peak, GiB", "training peak, GiB", "over training, GiB")})

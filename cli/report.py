@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lake", metavar="DIR", help="the lake that holds RUN (default: ./lake or HBMLEDGER_LAKE)")
     parser.add_argument("--capacity", metavar="SIZE", help="memory of a device: 79.2GiB, or a name such as H100-80; wins over the artifacts'")
     parser.add_argument("--format", choices=("text", "json", "markdown", "html"), default="text", help="output format")
+    parser.add_argument("--next-steps", type=int, metavar="N", help="steps ahead that the JSON's outlook speaks of (default: as many as were seen)")
     parser.add_argument("--redact", action="store_true", help="without hosts, addresses, users and folders; read it before you send it")
 
 
@@ -33,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     from analysis.report_text import as_text
     from cli.opening import asked_run
 
+    if arguments.next_steps is not None and arguments.next_steps < 1:
+        raise LedgerError(f"--next-steps is {arguments.next_steps}", todo="give a number of steps, 1 or more")
     capacity = given_capacity(arguments.capacity) if arguments.capacity else None
     with asked_run(arguments.run_name, arguments.lake) as asked:
         found = [overview(asked.connection, name, asked.run_index, capacity=capacity) for name in asked.runs]
@@ -41,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not found:
         raise LedgerError("no run in it", where=arguments.run_name, todo="give a log or a folder of logs")
     if arguments.format == "json":
-        answers = [as_json(one) for one in found]
+        answers = [as_json(one, arguments.next_steps) for one in found]
         print(json.dumps(answers[0] if len(answers) == 1 else answers, indent=1))
     else:
         if arguments.format == "html" and len(found) > 1:

@@ -65,6 +65,11 @@ def _others(events: list[Oom]) -> str:
 def _starts(seen: Seen) -> Iterator[Finding]:
     tried = seen.overview.starts
     if tried and tried.died:
+        if tried.low is None or tried.high is None:
+            sentence = (f"{tried.died} of {tried.starts} starts of this run ran out of memory; no chance follows, since the starts differ in "
+                        f"{', '.join(tried.changed)}.")
+            yield Finding("starts_die", "warning", "proven", sentence, (tried.source,) if tried.source else ())
+            return
         sentence = (f"{tried.died} of {tried.starts} starts of this run ran out of memory: the chance of a start lies between {tried.low:.0%} and "
                     f"{tried.high:.0%} (95 %). What one start survived says little about the next.")
         yield Finding("starts_die", "warning", "proven", sentence, (tried.source,) if tried.source else ())

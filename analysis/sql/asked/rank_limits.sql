@@ -2,7 +2,8 @@
 -- Parameters, one a rank in the same order: $ranks, $left_low and $left_high (capacity less what lies outside torch, at most and at least), $margin,
 -- all in bytes. A step is near where even the larger `left` is short, clear where even the smaller one suffices, unknown otherwise; a peak that is
 -- only an upper bound can clear its step but cannot convict it. A step that touched the limit is near whatever the margin (by cache, unless its peak
--- says hard). `correlation` is that of the peaks of counted steps, each with the one before.
+-- says hard). `correlation` is that of the peaks of counted steps, each with the one before; `drift_*` that with the step, and the rise of a straight
+-- line over the steps seen.
 WITH judged AS (
     SELECT UNNEST($ranks) AS rank, UNNEST($left_low) AS left_low, UNNEST($left_high) AS left_high, UNNEST($margin) AS margin
 ), step AS (
@@ -15,11 +16,15 @@ WITH judged AS (
     FROM attempt_steps AS steps
     JOIN judged ON judged.rank = steps.rank
 ), followed AS (
-    SELECT rank, max_allocated_bytes, LAG(max_allocated_bytes) OVER (PARTITION BY rank ORDER BY iteration) AS peak_before
+    SELECT rank, iteration, max_allocated_bytes, LAG(max_allocated_bytes) OVER (PARTITION BY rank ORDER BY iteration) AS peak_before
     FROM attempt_steps
     WHERE counts
 ), alike AS (
-    SELECT rank, CORR(max_allocated_bytes, peak_before) AS correlation FROM followed GROUP BY rank
+    SELECT
+        rank, CORR(max_allocated_bytes, peak_before) AS correlation, CORR(max_allocated_bytes, iteration) AS drift_correlation,
+        REGR_SLOPE(max_allocated_bytes, iteration) * (MAX(iteration) - MIN(iteration)) AS drift_bytes
+    FROM followed
+    GROUP BY rank
 ), counted AS (
     SELECT
         rank, COUNT(*) AS measured, COUNT(CASE WHEN own THEN 1 END) AS interval_steps, COUNT(CASE WHEN touched THEN 1 END) AS touched,
@@ -31,7 +36,7 @@ WITH judged AS (
     FROM step
     GROUP BY rank
 )
-SELECT counted.*, alike.correlation
+SELECT counted.*, alike.correlation, alike.drift_correlation, alike.drift_bytes
 FROM counted
 LEFT JOIN alike ON alike.rank = counted.rank
 ORDER BY counted.rank

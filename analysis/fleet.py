@@ -29,7 +29,7 @@ WORKED_OUT = ("fleet_grid", "fleet_stages", "fleet_formula", "fleet_oom_cases")
 _FACTS = ("world_size", "tensor_model_parallel_size", "pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "context_parallel_size",
           "expert_model_parallel_size", "expert_tensor_parallel_size", "data_parallel_size", "vocab_size", "padded_vocab_size", "num_microbatches")
 _FACT_TYPE = f"STRUCT({', '.join(f'{name} BIGINT' for name in _FACTS)})"
-_ARGUMENT_TYPE = "STRUCT(name VARCHAR, value VARCHAR, origin VARCHAR, line BIGINT)[]"
+_ARGUMENT_TYPE = "STRUCT(name VARCHAR, value VARCHAR, origin VARCHAR)[]"
 _GRID_TYPE = "STRUCT(stages INTEGER, stride INTEGER, world_size INTEGER, family VARCHAR, usual_capacity_bytes BIGINT, reason VARCHAR)"
 _STAGE_TYPE = "STRUCT(stage INTEGER, expected_steady_bytes BIGINT, expected_peak_bytes BIGINT, reason VARCHAR)[]"
 _FORMULA_TYPE = "STRUCT(branch VARCHAR, confidence VARCHAR, generation VARCHAR)"
@@ -39,20 +39,27 @@ _BEFORE = ("steady_bytes", "outside_bytes", "allocated_bytes", "reserved_bytes")
 _CASE_TYPE = "STRUCT(oom_case VARCHAR, reason VARCHAR)"
 _ARGUMENTS = """
 argument AS (
-    SELECT cluster, run, run_index, LIST({'name': name, 'value': value, 'origin': origin, 'line': line} ORDER BY artifact, line, name) AS arguments
+    SELECT cluster, run, run_index, LIST({'name': name, 'value': value, 'origin': origin} ORDER BY artifact, line, name) AS arguments
     FROM fleet_arguments
     GROUP BY cluster, run, run_index
 )"""
 _JOINED = "argument.cluster = attempt.cluster AND argument.run = attempt.run AND argument.run_index = attempt.run_index"
+_ATTEMPTS = "LIST({'cluster': attempt.cluster, 'run': attempt.run, 'run_index': attempt.run_index})"
+"""Attempts that give a function the same, so that it is called once for all of them: a fleet runs few configurations, each many times."""
 _GIVEN = "{" + ", ".join(f"'{name}': attempt.{name}" for name in _FACTS) + "}"
 _GRID_VIEW = f"""
 CREATE VIEW fleet_grid AS
-WITH {_ARGUMENTS}, gridded AS (
-    SELECT attempt.cluster, attempt.run, attempt.run_index, fleet_grid_of({_GIVEN}, argument.arguments, attempt.gpu_name) AS one
+WITH {_ARGUMENTS}, alike AS (
+    SELECT {_GIVEN} AS facts, argument.arguments, attempt.gpu_name, {_ATTEMPTS} AS attempts
     FROM fleet_attempts AS attempt
     LEFT JOIN argument ON {_JOINED}
+    GROUP BY ALL
+), answered AS (
+    SELECT attempts, fleet_grid_of(facts, arguments, gpu_name) AS one FROM alike
+), gridded AS (
+    SELECT UNNEST(attempts) AS attempt, one FROM answered
 )
-SELECT cluster, run, run_index, one.stages AS stages, one.stride AS stride, one.world_size AS world_size, one.family AS family,
+SELECT attempt.cluster AS cluster, attempt.run AS run, attempt.run_index AS run_index, one.stages AS stages, one.stride AS stride, one.world_size AS world_size, one.family AS family,
     one.usual_capacity_bytes AS usual_capacity_bytes, one.reason AS reason
 FROM gridded
 """
@@ -65,15 +72,19 @@ WITH {_ARGUMENTS}, variable AS (
     GROUP BY COALESCE(cluster, 'default'), run, COALESCE(run_index, 0), name
 ), environment_of AS (
     SELECT cluster, run, run_index, LIST({{'name': name, 'value': value}} ORDER BY name) AS variables FROM variable GROUP BY cluster, run, run_index
-), staged AS (
-    SELECT attempt.cluster, attempt.run, attempt.run_index,
-        UNNEST(fleet_stages_of({_GIVEN}, argument.arguments, environment_of.variables, attempt.gpu_name)) AS one
+), alike AS (
+    SELECT {_GIVEN} AS facts, argument.arguments, environment_of.variables, attempt.gpu_name, {_ATTEMPTS} AS attempts
     FROM fleet_attempts AS attempt
     LEFT JOIN argument ON {_JOINED}
     LEFT JOIN environment_of ON environment_of.cluster = attempt.cluster AND environment_of.run = attempt.run
         AND environment_of.run_index = attempt.run_index
+    GROUP BY ALL
+), answered AS (
+    SELECT attempts, UNNEST(fleet_stages_of(facts, arguments, variables, gpu_name)) AS one FROM alike
+), staged AS (
+    SELECT UNNEST(attempts) AS attempt, one FROM answered
 )
-SELECT cluster, run, run_index, one.stage AS stage, one.expected_steady_bytes AS expected_steady_bytes,
+SELECT attempt.cluster AS cluster, attempt.run AS run, attempt.run_index AS run_index, one.stage AS stage, one.expected_steady_bytes AS expected_steady_bytes,
     one.expected_peak_bytes AS expected_peak_bytes, one.reason AS reason
 FROM staged
 """
@@ -86,11 +97,22 @@ WITH {_ARGUMENTS}, report AS (
             ORDER BY CASE WHEN weight_and_optimizer_bytes IS NULL AND total_bytes IS NULL THEN 1 ELSE 0 END, artifact DESC, line DESC
         ) AS nth
     FROM theory_reports
-), solved AS (
-    SELECT report.*, fleet_formula_of(report.text, report.producer, {_GIVEN}, argument.arguments) AS card
+), alike AS (
+    SELECT report.text, report.producer, {_GIVEN} AS facts, argument.arguments, {_ATTEMPTS} AS attempts
     FROM report
     JOIN fleet_attempts AS attempt ON report.cluster = attempt.cluster AND report.run = attempt.run AND report.run_index = attempt.run_index
     LEFT JOIN argument ON {_JOINED}
+    WHERE report.nth = 1
+    GROUP BY ALL
+), answered AS (
+    SELECT attempts, fleet_formula_of(text, producer, facts, arguments) AS card FROM alike
+), one_each AS (
+    SELECT UNNEST(attempts) AS attempt, card FROM answered
+), solved AS (
+    SELECT report.*, one_each.card
+    FROM report
+    JOIN one_each ON one_each.attempt.cluster = report.cluster AND one_each.attempt.run = report.run
+        AND one_each.attempt.run_index = report.run_index
     WHERE report.nth = 1
 )
 SELECT cluster, run, run_index, card.branch AS branch, card.confidence AS confidence, card.generation AS generation, weight_and_optimizer_bytes,

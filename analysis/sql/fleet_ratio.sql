@@ -1,22 +1,24 @@
 -- One row a pipeline stage of an attempt: the peak measured on its fullest rank, over what was printed and over what is expected of the stage, with what
 -- attempts are grouped by: family, GPU, branch and newest generation of the formula that prints the text. A stage of which no rank was measured
 -- has a row without a measure; so has, with a null stage, an attempt whose sizes are not known.
-WITH measured AS (
+WITH ranked AS (
+    SELECT * FROM fleet_ranks
+), measured AS (
     SELECT
         cluster, run, run_index, stage, COUNT(*) AS ranks_measured, MAX(max_allocated_bytes) AS max_allocated_bytes,
         MAX(max_reserved_bytes) AS max_reserved_bytes, MAX(outside_bytes) AS outside_bytes
-    FROM fleet_ranks
+    FROM ranked
     WHERE max_allocated_bytes IS NOT NULL
     GROUP BY cluster, run, run_index, stage
 ), fullest AS (
     SELECT cluster, run, run_index, stage, rank, ROW_NUMBER() OVER (
         PARTITION BY cluster, run, run_index, stage ORDER BY max_allocated_bytes DESC, rank
     ) AS nth
-    FROM fleet_ranks
+    FROM ranked
     WHERE max_allocated_bytes IS NOT NULL
 ), days AS (
     SELECT cluster, run, run_index, MIN(first_day) AS first_day, MAX(last_day) AS last_day, MIN(capacity_bytes) AS capacity_bytes
-    FROM fleet_ranks
+    FROM ranked
     GROUP BY cluster, run, run_index
 ), staged AS (
     SELECT

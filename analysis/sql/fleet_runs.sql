@@ -1,7 +1,9 @@
 -- One row an attempt: what it was, how much of it was seen, its fullest rank, the least that was left on any rank, and the class of its verdict:
 -- oom, near (a rank came within the margin), undetermined (headroom of a measured rank is not known), insufficient (clear over fewer than five
 -- steps), clear, unknown (no rank was measured). From the rollups: raw records are not read.
-WITH seen AS (
+WITH ranked AS (
+    SELECT * FROM fleet_ranks
+), seen AS (
     SELECT
         cluster, run, run_index, COUNT(DISTINCT rank) AS ranks_measured, MIN(first_day) AS first_day, MAX(last_day) AS last_day,
         MIN(first_iteration) AS first_iteration, MAX(last_iteration) AS last_iteration, MIN(first_at) AS first_at, MAX(last_at) AS last_at,
@@ -10,13 +12,13 @@ WITH seen AS (
         SUM(CASE WHEN soft_headroom_bytes IS NULL THEN 1 ELSE 0 END) AS unknown_ranks,
         SUM(CASE WHEN capacity_bytes - COALESCE(outside_bytes, 536870912) - GREATEST(COALESCE(max_reserved_bytes, peak_bytes),
                 COALESCE(peak_bytes, max_reserved_bytes)) <= margin_bytes THEN 1 ELSE 0 END) AS near_ranks
-    FROM fleet_ranks
+    FROM ranked
     WHERE records > 0
     GROUP BY cluster, run, run_index
 ), ordered AS (
     SELECT cluster, run, run_index, rank, rank_label, stage, peak_bytes, max_reserved_bytes, records, first_iteration, last_iteration,
         ROW_NUMBER() OVER (PARTITION BY cluster, run, run_index ORDER BY peak_bytes DESC, rank) AS by_peak
-    FROM fleet_ranks
+    FROM ranked
     WHERE records > 0 AND peak_bytes IS NOT NULL
 ), died AS (
     SELECT

@@ -272,7 +272,7 @@ def _write(handle: DeltaTable, rows: pa.Table, pieces: Sequence[Row], attempt: i
     try:
         write_deltalake(
             handle, rows, mode="append", commit_properties=CommitProperties(app_transactions=transactions),
-            schema_mode=None if known.issuperset(rows.column_names) else "merge",
+            schema_mode=None if known == set(rows.column_names) else "merge",
         )
     except CommitFailedError:
         time.sleep(random.uniform(0.0, min(0.02 * 2**attempt, 1.0)))

@@ -59,8 +59,8 @@ WITH {_ARGUMENTS}, alike AS (
 ), gridded AS (
     SELECT UNNEST(attempts) AS attempt, one FROM answered
 )
-SELECT attempt.cluster AS cluster, attempt.run AS run, attempt.run_index AS run_index, one.stages AS stages, one.stride AS stride, one.world_size AS world_size, one.family AS family,
-    one.usual_capacity_bytes AS usual_capacity_bytes, one.reason AS reason
+SELECT attempt.cluster AS cluster, attempt.run AS run, attempt.run_index AS run_index, one.stages AS stages, one.stride AS stride,
+    one.world_size AS world_size, one.family AS family, one.usual_capacity_bytes AS usual_capacity_bytes, one.reason AS reason
 FROM gridded
 """
 _STAGES_VIEW = f"""
@@ -84,8 +84,8 @@ WITH {_ARGUMENTS}, variable AS (
 ), staged AS (
     SELECT UNNEST(attempts) AS attempt, one FROM answered
 )
-SELECT attempt.cluster AS cluster, attempt.run AS run, attempt.run_index AS run_index, one.stage AS stage, one.expected_steady_bytes AS expected_steady_bytes,
-    one.expected_peak_bytes AS expected_peak_bytes, one.reason AS reason
+SELECT attempt.cluster AS cluster, attempt.run AS run, attempt.run_index AS run_index, one.stage AS stage,
+    one.expected_steady_bytes AS expected_steady_bytes, one.expected_peak_bytes AS expected_peak_bytes, one.reason AS reason
 FROM staged
 """
 _FORMULA_VIEW = f"""

@@ -85,9 +85,9 @@ def memory_rows(block: Block, sizes: Sizes) -> pa.Table:
     steady = 40 * GIB + (ranks % 5) * 64 * MIB
     wander = np.random.default_rng([block.first_rank, block.first_day]).integers(0, 200, count) * DIGIT_BYTES
     known: dict[str, pa.Array] = {
-        "run": pa.repeat(block.job.run, count), "run_index": pa.repeat(pa.scalar(0, pa.int32()), count), "artifact": _artifacts(block, len(ranks)),
+        "run": _same(block.job.run, count), "run_index": pa.repeat(pa.scalar(0, pa.int32()), count), "artifact": _artifacts(block, len(ranks)),
         "rank": pa.array(np.repeat(ranks.astype(np.int32), len(places))), "iteration": pa.array(np.tile((record + 1) * STEPS_A_RECORD, len(ranks))),
-        "phase": pa.repeat("train", count), "source": pa.repeat("megatron_log", count), "scope": pa.repeat(scope, count),
+        "phase": _same("train", count), "source": _same("megatron_log", count), "scope": _same(scope, count),
         "allocated_bytes": pa.array(np.repeat(steady, len(places)) + wander), "max_allocated_bytes": pa.array(peak.reshape(-1)),
         "reserved_bytes": pa.array(reserved.reshape(-1)), "max_reserved_bytes": pa.array(reserved.reshape(-1)),
         "device_used_bytes": pa.array(used.reshape(-1)), "device_total_bytes": pa.repeat(pa.scalar(CAPACITY_BYTES, pa.int64()), count),
@@ -140,7 +140,12 @@ def _artifacts(block: Block, ranks: int) -> pa.Array:
     numbers = range(block.first_day, block.last_day)
     names = pa.array([piece_of(block.job, number, piece) for number in numbers for piece in range(block.pieces)])
     of_record = np.concatenate([on * block.pieces + np.arange(block.records) * block.pieces // block.records for on in range(len(numbers))])
-    return names.take(pa.array(np.tile(of_record, ranks)))
+    return pa.DictionaryArray.from_arrays(pa.array(np.tile(of_record.astype(np.int32), ranks)), names)
+
+
+def _same(text: str, count: int) -> pa.Array:
+    """One text for every row, as a dictionary: it is stored as plain text, and need not be copied until then."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
 
 
 def _times(block: Block) -> Numbers:
@@ -156,6 +161,6 @@ def _midnight_us(number: int) -> int:
 def _whole(table: str, known: dict[str, pa.Array], count: int) -> pa.Table:
     """Every column of a table's files, null where nothing is known; the partition stands in their path."""
     schema = pa.schema([field for field in arrow_schema(table) if field.name not in ("month", "cluster")])
-    return pa.table([known.get(field.name, pa.nulls(count, field.type)) for field in schema], schema=schema)
+    return pa.table([known[field.name] if field.name in known else pa.nulls(count, field.type) for field in schema], names=schema.names)
 
 

@@ -26,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", type=int, metavar="N", help="global rank that wrote FILE (default: from the file's name)")
     parser.add_argument("--device", type=int, metavar="N", help="only this device")
     parser.add_argument("--reader", choices=("auto", "python", "compiled"), default="auto", help="which reader (default: compiled where built)")
+    parser.add_argument("--perfetto", metavar="OUT", help="also write the levels by class as counters that Perfetto opens (JSON)")
+    parser.add_argument("--folded", metavar="OUT", help="also write what lived at the peak as folded stacks, for a flame graph")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format")
 
 
@@ -34,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from analysis.snapshot.compare import compare, paired
 
     devices = _read(arguments.file, arguments)
+    _export(arguments, devices)
     pairs = paired(devices, _read(arguments.compare, arguments)) if arguments.compare else []
     if arguments.compare and not pairs:
         raise LedgerError("the two files have no device in common", where=arguments.compare, todo="name one with --device")
@@ -60,6 +63,21 @@ def _print(arguments: argparse.Namespace, devices: tuple[Device, ...], compared:
         print(compared_text(one, name, Path(arguments.compare).name))
     if not devices:
         print(f"{name}: neither an event nor a segment of any device")
+
+
+def _export(arguments: argparse.Namespace, devices: tuple[Device, ...]) -> None:
+    from analysis.snapshot.export import folded, perfetto
+
+    for given, lines in ((arguments.perfetto, perfetto), (arguments.folded, folded)):
+        if given is None:
+            continue
+        try:
+            with open(given, "x", encoding="utf-8", errors="replace") as file:
+                file.writelines(lines(devices))
+        except FileExistsError:
+            raise LedgerError("is there already", where=given, todo="name another file") from None
+        except OSError as error:
+            raise LedgerError(f"cannot be written: {error.strerror or error}", where=given, todo="name another place") from error
 
 
 def _read(path: str, arguments: argparse.Namespace) -> tuple[Device, ...]:

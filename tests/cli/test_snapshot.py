@@ -94,3 +94,19 @@ def test_mistakes_are_one_sentence(tmp_path, capsys, more):
 def test_a_rank_given_wins_over_the_name(tmp_path, capsys):
     assert main(["snapshot", str(written(tmp_path, "x_rank7.pickle.gz")), "--rank", "3", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["rank"] == 3
+
+
+def test_exports_for_other_viewers_hold_the_same_peak(tmp_path, capsys):
+    file, trace, flame = written(tmp_path, "a.pickle.gz"), tmp_path / "a.json", tmp_path / "a.folded"
+    assert main(["snapshot", str(file), "--perfetto", str(trace), "--folded", str(flame)]) == 0
+    events = json.loads(trace.read_text())["traceEvents"]
+    sums = [sum(event["args"].values()) for event in events if event["name"] == "requested by class"]
+    assert max(sums) == 15 * MIB
+    assert [event["args"]["bytes"] for event in events if event["name"] == "reserved"][-1] == 100 * MIB
+    assert [event["name"] for event in events if event["ph"] == "i"] == ["peak, 15,728,640 bytes requested"]
+    lines = flame.read_text().splitlines()
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == 15 * MIB
+    assert all(line.startswith("device 1;") for line in lines)
+    capsys.readouterr()
+    assert main(["snapshot", str(file), "--folded", str(flame)]) == 2
+    assert "is there already" in capsys.readouterr().err

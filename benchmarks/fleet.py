@@ -1,4 +1,4 @@
-"""Write the lake of a made fleet: 10,000 devices over 90 days, as many records of `rank_memory` as asked, compact and sorted as `compact` leaves it.
+"""Write the lake of a made fleet: 10,000 devices over 90 days, as many records of `rank_memory` as asked, compact and sorted as a nightly `compact` leaves it.
 
 The rows do not go through a parser: the question is what the lake, its rollups and its queries do at a size that no log here has. Files are written
 as `compact` leaves them, in parts whose memory does not grow with the lake; `artifacts` comes last, as in an ingest.
@@ -35,13 +35,13 @@ from ingest.upkeep import stored
 
 TARGET_BYTES = 128 * 1024 * 1024
 BLOCK_ROWS = 8 * stored.ROW_GROUP_ROWS
-PART_ROWS = 30_000_000
+PART_ROWS = 10_000_000
 TABLES = ("rank_memory", "rank_day", "iterations")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Blocks of one month that one worker writes, in the order of runs and ranks."""
+    """Blocks of one month that one worker writes, in the order of days, runs and ranks."""
 
     month: str
     blocks: tuple[Block, ...]
@@ -83,28 +83,18 @@ def _rows(block: Block) -> int:
 
 
 def _parts(every: Iterable[Job], records: int, pieces: int) -> Iterator[Part]:
-    """The work in parts of one month each, runs in the order of their names."""
-    months: dict[str, list[Block]] = {}
+    """The work in parts of one month each: day by day, as a nightly `compact` leaves files, and within a day in the order of runs and ranks."""
+    days: dict[int, list[Block]] = {}
     for job in sorted(every, key=lambda one: one.run):
-        for one in _months(Block(job, 0, job.kind.ranks, job.first, job.first + job.days, records, pieces)):
-            months.setdefault(month(one.first_day), []).extend(_slices(one))
-    for name, blocks in months.items():
-        held: list[Block] = []
-        for block in blocks:
-            held.append(block)
-            if sum(map(_rows, held)) >= PART_ROWS:
-                yield Part(name, tuple(held))
-                held = []
-        if held:
-            yield Part(name, tuple(held))
-
-
-def _months(block: Block) -> Iterator[Block]:
-    first = block.first_day
-    for number in range(block.first_day + 1, block.last_day + 1):
-        if number == block.last_day or month(number) != month(first):
-            yield replace(block, first_day=first, last_day=number)
-            first = number
+        for number in range(job.first, job.first + job.days):
+            days.setdefault(number, []).extend(_slices(Block(job, 0, job.kind.ranks, number, number + 1, records, pieces)))
+    held: list[Block] = []
+    for number in sorted(days):
+        if held and (month(held[0].first_day) != month(number) or sum(map(_rows, held)) >= PART_ROWS):
+            yield Part(month(held[0].first_day), tuple(held))
+            held = []
+        held.extend(days[number])
+    yield Part(month(held[0].first_day), tuple(held))
 
 
 def _slices(block: Block) -> Iterator[Block]:

@@ -16,8 +16,11 @@ from typing import NoReturn
 
 from ingest.errors import OK, USAGE, LedgerError
 
-VERBS = ("ingest", "parse", "runs", "report", "check", "plan", "diff", "theory", "expected", "branch", "snapshot", "sql", "export-db", "app", "probe",
-         "doctor", "compact", "vacuum", "retention")
+INTERRUPTED = 130
+"""Ended by Ctrl-C, as shells count it."""
+
+VERBS = ("ingest", "watch", "parse", "runs", "report", "check", "plan", "diff", "theory", "expected", "branch", "snapshot", "sql", "export-db", "app",
+         "probe", "doctor", "compact", "vacuum", "retention")
 """Every verb, in the order of `--help`; `cli.<verb>` is its module (`cli.app_` where the name is taken)."""
 
 _MODULES = {"app": "app_server", "export-db": "export_db"}
@@ -62,4 +65,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE
     except KeyboardInterrupt:
         print("hbmledger: stopped; what was committed stays, nothing is half written — run the same command to go on", file=sys.stderr)
-        return USAGE
+        return INTERRUPTED

@@ -15,7 +15,7 @@ import stat
 import struct
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -41,8 +41,11 @@ class Member:
     problem: str | None = None
 
 
-def files_below(path: Path) -> Iterator[tuple[Path, str | None]]:
-    """Files of a folder, in order of names, each folder once whatever the links say; a folder that cannot be listed with the reason."""
+def files_below(path: Path, enters: Callable[[str], bool] | None = None) -> Iterator[tuple[Path, str | None]]:
+    """Files of a folder, in order of names, each folder once whatever the links say; a folder that cannot be listed with the reason.
+
+    `enters` is asked for each folder below.
+    """
     seen: set[tuple[int, int]] = set()
     failed: list[OSError] = []
     for folder, folders, files in os.walk(path, followlinks=True, onerror=failed.append):
@@ -51,7 +54,7 @@ def files_below(path: Path) -> Iterator[tuple[Path, str | None]]:
             folders.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and (enters is None or enters(os.path.join(folder, name))))
         yield from ((Path(folder, name), None) for name in sorted(files) if not (name.startswith(".") or name.lower().endswith(SOURCES)))
     yield from ((Path(os.fsdecode(error.filename)), f"the folder cannot be listed: {error.strerror}") for error in failed)
 

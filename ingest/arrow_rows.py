@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.parsers.base import Row
 from ingest.tables import BY_NAME, arrow_schema
@@ -90,10 +91,21 @@ def constant(value: str, count: int, *, encoded: bool) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), count), pa.array([value], pa.string()))
 
 
-class Collector:
-    """Rows of one or many artifacts on their way to Arrow, with how many each artifact has kept and rejected."""
+_OF_RANKS = frozenset(name for name, table in BY_NAME.items() if {"rank", "rank_label"} <= set(table.names))
 
-    def __init__(self) -> None:
+
+def _with_rank(part: pa.Table, rank: int) -> pa.Table:
+    """`rank` where a row has neither rank nor label."""
+    place = part.schema.get_field_index("rank")
+    unnamed = pc.and_(pc.is_null(part["rank"]), pc.is_null(part["rank_label"]))
+    return part.set_column(place, part.schema.field(place), pc.if_else(unnamed, pa.scalar(rank, pa.int32()), part["rank"].cast(pa.int32())))
+
+
+class Collector:
+    """Rows of artifacts on their way to Arrow, with how many each artifact has kept and rejected; records that name no rank get `rank`."""
+
+    def __init__(self, rank: int | None = None) -> None:
+        self._rank = rank
         self.tables: dict[str, list[pa.Table]] = {}
         self.kept: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
@@ -108,6 +120,8 @@ class Collector:
             for record in records:
                 record.update(keys)
                 record.setdefault("run_index", 0)
+                if self._rank is not None and table in _OF_RANKS and record.get("rank") is None and not record.get("rank_label"):
+                    record["rank"] = self._rank
             self._rows.setdefault(table, []).extend(records)
             self._waiting += len(records)
             (self.rejected if table == "rejects" else self.kept)[keys["artifact"]] += len(records)
@@ -116,6 +130,8 @@ class Collector:
         """Take rows that are Arrow columns already."""
         for table, given in tables.items():
             part = completed(table, given, keys)
+            if self._rank is not None and table in _OF_RANKS:
+                part = _with_rank(part, self._rank)
             self._append(table, part)
             self.kept[keys["artifact"]] += part.num_rows
 

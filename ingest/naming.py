@@ -2,7 +2,7 @@
 
 1. A *token* is a part of a path that names a rank, host, local rank or attempt: `rank_3`, `rank-03`, `node0`, `host12`, `local_rank1`,
    `attempt_0`, and below an attempt or in front of a `stdout.log` a bare number (torchelastic's `attempt_0/3/stdout.log`). Files whose
-   paths differ in tokens only are one *group*: one log of one run, split over its ranks. Rotation (`.1`), compression and the
+   paths differ in tokens only are one *group*: one log of one run, split over its ranks. Rotation (`.1`, `.log-20260701`), compression and the
    ending do not count, nor whether it is standard output or error.
 2. *Auxiliary* files (memory_stats, tokens per expert, snapshots, NCCL output, smi tables, event files, and the scripts, configurations
    and notes that lie beside a log) are no logs; they belong to the run of their folder, or of the nearest folder above that has logs. A
@@ -32,7 +32,7 @@ _TRAILING_NUMBER = re.compile(r"(?<=[^a-z0-9])\d+$", re.IGNORECASE)
 _STREAMS = re.compile(r"(?:(?<=[^a-z0-9])|^)(?:stdout|stderr|out|err|log|logs)(?![a-z0-9])", re.IGNORECASE)
 _COMPRESSED = re.compile(r"\.(?:gz|zst|xz|bz2)$", re.IGNORECASE)
 _ARCHIVE = re.compile(r"\.(?:zip|tar|tgz|tbz2?|txz|tar\.(?:gz|zst|xz|bz2))$", re.IGNORECASE)
-_ROTATED = re.compile(r"\.\d{1,3}$")
+_ROTATED = re.compile(r"(?:\.\d{1,3}|(?<=\.(?:log|txt|out|err))[-.]20\d\d-?[01]\d-?[0-3]\d(?:[-_.T]?\d{2,6})?(?:\.\d{1,3})?)$", re.IGNORECASE)
 _ENDING = re.compile(r"\.(?:log|txt|out|err|output|jsonl?|csv|pickle|pkl|ndjson)$", re.IGNORECASE)
 _AUXILIARY = re.compile(
     r"mem(?:ory)?[-_]?stats|memory[-_]?summary|tokens?[-_]per[-_]expert|expert[-_]?load|snapshot|nccl|(?:nvidia|rocm|npu)[-_]?smi|tfevents"
@@ -89,6 +89,11 @@ def base_name(path: str) -> str:
     return _bare(_parts(path)[-1]).lower()
 
 
+def plain_name(file: str) -> str:
+    """A file's name without what rotation and compression added."""
+    return _ROTATED.sub("", _COMPRESSED.sub("", file))
+
+
 def run_names(paths: Iterable[tuple[str, str | None]]) -> dict[str, str]:
     """The run of each absolute logical path, given with the folder it was found below (None: given by itself)."""
     found = {path: (split(path), root) for path, root in paths}
@@ -137,7 +142,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _bare(file: str) -> str:
-    return _ENDING.sub("", _ROTATED.sub("", _COMPRESSED.sub("", file)))
+    return _ENDING.sub("", plain_name(file))
 
 
 def _stem(file: str, auxiliary: bool) -> tuple[str, list[str]]:

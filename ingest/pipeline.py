@@ -1,24 +1,25 @@
 """Ingest paths into a lake: plan, parse in worker processes, commit in batches, and say what happened.
 
 Everything that fits is one batch, so that ten thousand small files cost one commit a table; big inputs are committed whenever enough
-rows wait, so that memory stays bounded and a run that is stopped has lost little. A source that another host took further
-meanwhile is planned again. Nothing here needs a lock: the lake's transactions decide.
+rows wait, so that memory stays bounded. An ingest that is asked to stop finishes the units under way and commits what it has read. A source that
+another host took further meanwhile is planned again. Nothing here needs a lock: the lake's transactions decide.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ingest.choice import Choice
 from ingest.errors import OK, QUARANTINED, LedgerError
 from ingest.lake import Batch, Lake
-from ingest.planning import Job, Plan, files_of, look, plan
+from ingest.planning import Job, Names, Plan, chosen, files_of, look, plan
+from ingest.settings import CLUSTER, RUN
 from ingest.sources import Found, Known
 from ingest.units import Outcome, Place
 from ingest.workers import read_units, units_of
@@ -34,7 +35,10 @@ _ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an ingest did. `problems` are inputs quarantined or read in part, `notes` need no action; both as (path, sentence)."""
+    """What an ingest did. `problems` are inputs quarantined or read in part, `notes` need no action; both as (path, sentence).
+
+    `files_moved` were rotated or moved, `files_left_out` by the choice of files, `files_waiting` were not read because it was stopped.
+    """
 
     files_seen: int
     files_new: int
@@ -50,6 +54,9 @@ class Summary:
     problems: tuple[tuple[str, str], ...]
     notes: tuple[tuple[str, str], ...]
     cancelled: bool
+    files_moved: int = 0
+    files_left_out: int = 0
+    files_waiting: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -59,26 +66,32 @@ class Summary:
 
 def ingest(
     paths: Iterable[str | Path], lake: Lake | str | Path, run: str | None = None, cluster: str | None = None, workers: int | None = None,
-    progress: Progress | None = None, cancelled: Callable[[], bool] | None = None, snapshot_detail: str = "full",
+    progress: Progress | None = None, cancelled: Callable[[], bool] | None = None, snapshot_detail: str = "full", choice: Choice | None = None,
+    rank: int | None = None,
 ) -> Summary:
     """Read files, folders and archives into the lake; what is known already is not read again.
 
-    `run` names the run of all new files (default: from their paths, `ingest.naming`), `cluster` the partition (default `default`);
-    `snapshot_detail` is `full`, or `summary` to leave out the events, blocks and stacks of memory snapshots.
+    `run` names the run of all new files (default: from their paths, `ingest.naming`), `cluster` the partition (default `default`), `rank` the
+    rank of records that name none; `choice` says which files are read and how they are named by settings;
+    `snapshot_detail` is `full`, or `summary` to leave out the events, blocks and stacks of memory snapshots. `cancelled` is asked between
+    units: what is read then is committed and the rest left.
     Raises `LedgerError` for a path that is not there, a bad name or a lake that cannot be written; bad inputs are in the summary instead.
     """
     _check_names(run, cluster)
     lake = lake if isinstance(lake, Lake) else Lake(lake)
-    files = files_of(paths, lake.root)
+    choice = choice or Choice()
+    files, beside, left_out = chosen(files_of(paths, lake.root, choice.enters if choice.exclude else None), choice)
     lake.create()
-    place = Place(datetime.now(UTC).strftime("%Y-%m"), cluster or "default", snapshot_detail)
-    return _Ingest(lake, run, place, workers or min(os.cpu_count() or 1, 8), progress or _silent, cancelled or _never).run(files)
+    place = Place(datetime.now(UTC).strftime("%Y-%m"), snapshot_detail=snapshot_detail, rank=rank)
+    naming = Names(run, cluster, choice.naming, beside)
+    under_way = _Ingest(lake, naming, place, workers or min(os.cpu_count() or 1, 8), progress or _silent, cancelled or _never)
+    return replace(under_way.run(files), files_left_out=left_out)
 
 
 def _check_names(run: str | None, cluster: str | None) -> None:
-    if run is not None and not re.fullmatch(r"[^\x00-\x1f\ud800-\udfff]{1,200}", run):
+    if run is not None and not RUN.fullmatch(run):
         raise LedgerError("a run's name has 1 to 200 printable characters", where=repr(run), todo="give another --run")
-    if cluster is not None and not re.fullmatch(r"[\w.@-]{1,100}", cluster):
+    if cluster is not None and not CLUSTER.fullmatch(cluster):
         raise LedgerError("a cluster's name has letters, digits, `.`, `_`, `-` and `@` only", where=repr(cluster), todo="give another --cluster")
 
 
@@ -93,8 +106,8 @@ def _never() -> bool:
 class _Ingest:
     """One ingest under way."""
 
-    def __init__(self, lake: Lake, run: str | None, place: Place, workers: int, progress: Progress, cancelled: Callable[[], bool]) -> None:
-        self._lake, self._run, self._place, self._workers = lake, run, place, workers
+    def __init__(self, lake: Lake, naming: Names, place: Place, workers: int, progress: Progress, cancelled: Callable[[], bool]) -> None:
+        self._lake, self._naming, self._place, self._workers = lake, naming, place, workers
         self._progress, self._cancelled = progress, cancelled
         self._began = time.monotonic()
         self._batch = Batch()
@@ -104,6 +117,7 @@ class _Ingest:
         self._problems: dict[str, str] = {}
         self._unknown: set[str] = set()
         self._read_bytes = 0
+        self._waiting: dict[str, str] = {}
 
     def run(self, files: Sequence[Found]) -> Summary:
         """Plan, read and commit; again for copies, to be remembered, and for sources that another writer took further meanwhile."""
@@ -127,7 +141,7 @@ class _Ingest:
             looked += count
             self._progress("look", looked, 0, path)
 
-        planned = plan(look(files, known, self._workers, progress, self._cancelled), known, self._run)
+        planned = plan(look(files, known, self._workers, progress, self._cancelled), known, self._naming)
         self._problems.update(planned.problems)
         return planned
 
@@ -136,6 +150,7 @@ class _Ingest:
         by_source = {job.source: job for job in jobs}
         total = sum(job.size_bytes - job.start for job in jobs)
         left_out: set[str] = set()
+        self._waiting = {job.source: job.path for job in jobs if not job.alias}
         done = 0
         for outcome in read_units(units_of(jobs), self._place, self._workers, self._cancelled):
             done += outcome.read_bytes
@@ -149,6 +164,8 @@ class _Ingest:
         self._batch.artifacts += outcome.artifacts
         for table, parts in outcome.tables.items():
             self._batch.tables.setdefault(table, []).extend(parts)
+        for source in {piece["source"] for piece in outcome.artifacts} - {job.source for job in outcome.remaining}:
+            self._waiting.pop(source, None)
         for source, expected in outcome.expected.items():
             self._batch.expected.setdefault(source, expected)
         self._problems.update(outcome.problems)
@@ -157,7 +174,7 @@ class _Ingest:
 
     def _commit(self, jobs: dict[str, Job]) -> set[str]:
         batch, self._batch = self._batch, Batch()
-        if not batch.artifacts or self._cancelled():
+        if not batch.artifacts:
             return set()
         self._progress("commit", 0, batch.nbytes, "")
         left_out = self._lake.commit(batch)
@@ -180,6 +197,7 @@ class _Ingest:
             files_quarantined=states["quarantined"], files_unknown=len(self._unknown), rows=rows, rejects=self._rows["rejects"],
             runs=tuple(sorted(self._runs)), read_bytes=self._read_bytes, seconds=time.monotonic() - self._began,
             problems=tuple(sorted(self._problems.items())), notes=tuple(planned.notes), cancelled=self._cancelled(),
+            files_moved=planned.moved, files_waiting=len(set(self._waiting.values()) - self._unknown) if self._cancelled() else 0,
         )
 
 

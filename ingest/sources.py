@@ -6,6 +6,8 @@ names, and the lake's transactions make one of them win. What a file is told by:
 
 * its prefix: the first min(size, 64 KiB), the longest seen so far;
 * the seam: up to 4 KiB before the byte where reading ended, so that a file that was rewritten behind an equal head is not read on from its middle;
+* for kinds that are written whole (snapshots): all bytes, looked at again where the file was modified since it was read;
+* a file that became shorter: the longest of its hashed heads; equal so far, it was cut off or is being written anew, and nothing is read;
 * for a path never seen: size, prefix and last 4 KiB equal those of a known file and the names prove no different ranks: a copy;
   or it continues a known file whose path is gone or holds something else now: moved or rotated (also when compressed since).
 
@@ -13,7 +15,7 @@ A copy is remembered as a source of its own without rows, because the original m
 recognised, and counts as another file: a copy whose original grew before both were looked at once, and a file that was moved and grew between
 two looks of which the first saw less than 128 bytes of it.
 
-Not the modification time or the inode: copies, rotation and object stores keep neither.
+Not the modification time or the inode alone: copies, rotation and object stores keep neither.
 """
 
 from __future__ import annotations
@@ -34,6 +36,11 @@ _READ_BYTES = 1024 * 1024
 _WRITTEN_WHOLE = ("snapshot",)  # kinds that are never appended to: another size is another file
 _TELLING_BYTES = 128  # a moved file that also grew is recognised by at least this much, all of it equal
 
+_HEADS = (64, 128, 256, 512, 1024, 2048, *range(4096, HEAD_BYTES, 4096))
+"""Lengths of the heads that are hashed beside the prefix: what tells a file cut off from one begun anew."""
+
+_HEAD_DIGITS = 12
+
 Window = tuple[int, int]
 """First byte and byte after the last, of the decompressed source."""
 
@@ -53,11 +60,33 @@ class Found:
     checks: dict[Window, str] = field(default_factory=dict)
     problem: str | None = None
     readable: bool = True
+    heads: dict[int, str] = field(default_factory=dict)
+    whole_hash: str | None = None
+    modified_ns: int | None = None
 
 
 def content_hash(data: bytes) -> str:
     """BLAKE2b, 16 bytes, hexadecimal."""
     return blake2b(data, digest_size=16).hexdigest()
+
+
+def head_hashes(head: bytes) -> dict[int, str]:
+    """Hashes of the first bytes, by their number."""
+    hashed, found, position = blake2b(digest_size=16), {}, 0
+    for size in _HEADS:
+        if size > len(head):
+            break
+        hashed.update(head[position:size])
+        found[size], position = hashed.hexdigest()[:_HEAD_DIGITS], size
+    return found
+
+
+def hash_of_all(stream: BinaryIO) -> str:
+    """`content_hash` of a stream from where it stands to its end."""
+    hashed = blake2b(digest_size=16)
+    while chunk := stream.read(_READ_BYTES):
+        hashed.update(chunk)
+    return hashed.hexdigest()
 
 
 def source_id(path: str, generation: int) -> str:
@@ -78,15 +107,16 @@ def windows_of(source: Source) -> list[Window]:
     return wanted
 
 
-def examine(found: Found, stream: BinaryIO, wanted: Iterable[Window]) -> Found:
-    """Size, prefix, end and the `wanted` windows of a stream: by seeking in plain files, else in one bounded pass."""
+def examine(found: Found, stream: BinaryIO, wanted: Iterable[Window], whole: bool = False) -> Found:
+    """Size, prefix, end and the `wanted` windows of a stream: by seeking in plain files, else in one bounded pass; with `whole` the hash of all."""
     windows = set(wanted) | {(0, HEAD_BYTES)}
-    size, pieces, last = _by_seeking(stream, windows) if stream.seekable() else _by_reading(stream, windows)
+    hashed = blake2b(digest_size=16) if whole else None
+    size, pieces, last = _by_seeking(stream, windows) if stream.seekable() and not whole else _by_reading(stream, windows, hashed)
     head = pieces[0, HEAD_BYTES]
     return Found(
         found.path, found.file, found.root, found.member, size, len(head), content_hash(head), content_hash(last),
         {window: content_hash(data) for window, data in pieces.items() if len(data) == window[1] - window[0]},
-        found.problem or damage(stream),
+        found.problem or damage(stream), heads=head_hashes(head), whole_hash=hashed.hexdigest() if hashed else None, modified_ns=found.modified_ns,
     )
 
 
@@ -100,10 +130,12 @@ def _read(stream: BinaryIO, start: int, end: int) -> bytes:
     return stream.read(end - start)
 
 
-def _by_reading(stream: BinaryIO, windows: set[Window]) -> tuple[int, dict[Window, bytes], bytes]:
+def _by_reading(stream: BinaryIO, windows: set[Window], hashed: blake2b | None) -> tuple[int, dict[Window, bytes], bytes]:
     held: dict[Window, bytes] = dict.fromkeys(windows, b"")
     position, last = 0, b""
     while chunk := stream.read(_READ_BYTES):
+        if hashed:
+            hashed.update(chunk)
         for start, end in windows:
             if start < position + len(chunk) and end > position:
                 held[start, end] += chunk[max(start - position, 0) : end - position]
@@ -169,12 +201,29 @@ class Known:
         return self._standing[source.source]
 
 
+def hashed_whole(found: Found, sources: Iterable[Source]) -> bool:
+    """Whether all bytes of a file have to be looked at to tell it from one of these sources: modified since, and of a kind that is written whole."""
+    return any(source.whole_hash is not None and source.modified_ns != found.modified_ns for source in sources)
+
+
+def _same_whole(found: Found, source: Source) -> bool:
+    """Whether a file of the same size as a source that is written whole is that source."""
+    if found.size_bytes != source.size_bytes:
+        return False
+    if source.whole_hash is None or (found.modified_ns == source.modified_ns and found.path == source.path):
+        return True
+    if found.whole_hash is None and found.member is None:
+        found = _look(found, (), whole=True)
+    return found.whole_hash in (None, source.whole_hash)
+
+
 def _holds(found: Found, source: Source) -> bool:
-    """Whether the bytes that the source is known by are there; an empty file says nothing yet, a shorter one holds by its prefix."""
-    if source.parser in _WRITTEN_WHOLE and found.size_bytes != source.size_bytes:
+    """Whether the bytes that the source is known by are there; an empty file says nothing yet, a shorter one holds by its longest hashed head."""
+    if source.parser in _WRITTEN_WHOLE and source.size_bytes and not _same_whole(found, source):
         return False
     if not found.readable or source.prefix_bytes > max(found.size_bytes, 0):
-        return found.readable and not found.size_bytes
+        common = max(found.heads.keys() & source.heads.keys(), default=None)
+        return found.readable and (not found.size_bytes or (common is not None and found.heads[common] == source.heads[common]))
     wanted = [window for window in windows_of(source) if window[1] <= found.size_bytes]
     checks = {(0, found.prefix_bytes): found.prefix_hash, (0, 0): "", **found.checks}
     if found.member is None and not checks.keys() >= set(wanted):
@@ -184,10 +233,10 @@ def _holds(found: Found, source: Source) -> bool:
     return same_head and all(checks.get(window, source.seam_hash) == source.seam_hash for window in seam)
 
 
-def _look(found: Found, wanted: Iterable[Window]) -> Found:
+def _look(found: Found, wanted: Iterable[Window], whole: bool = False) -> Found:
     """Examine a file outside the plan; one that cannot be read holds nothing."""
     try:
         with open_stream(found.file) as stream:
-            return examine(found, stream, wanted)
+            return examine(found, stream, wanted, whole)
     except (LedgerError, OSError):
         return replace(found, readable=False)

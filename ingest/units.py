@@ -27,7 +27,7 @@ from ingest.parsers import PARSERS
 from ingest.parsers.base import Parser, Row
 from ingest.parsers.snapshot import Snapshot
 from ingest.planning import WINDOW_BYTES, Job
-from ingest.sources import SEAM_BYTES, content_hash
+from ingest.sources import SEAM_BYTES, content_hash, hash_of_all
 
 UNIT_ROWS, UNIT_BYTES = 300_000, 32 * 1024 * 1024
 """A unit gives back what it has after about this many rows or bytes of Arrow."""
@@ -43,11 +43,13 @@ Opener = Callable[[int, int], BinaryIO]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where rows go: the partition; and how much of a snapshot does, `full` or `summary`."""
+    """Where rows go: the month of the partition (its cluster is a job's own); how much of a snapshot does, `full` or `summary`; and the rank of
+    records that name none."""
 
     month: str
-    cluster: str
+    cluster: str = "default"
     snapshot_detail: str = "full"
+    rank: int | None = None
 
 
 @dataclass(slots=True)
@@ -181,10 +183,10 @@ class _Unit:
     def _remember(self, job: Job) -> None:
         """A copy: its pieces without rows, so that it is known by its own path from now on."""
         parser = next((one for one in PARSERS if one.name == job.parser), None)
-        state = _state(job.seam_bytes, job.seam_hash, job.state)
+        state = _state(job, job.seam_bytes, job.seam_hash, job.state)
         self._add_piece(job, parser, "closed", job.start, job.start, state=state, content="copy")
         if job.start < job.size_bytes:
-            self._add_piece(job, parser, "tail", job.start, job.size_bytes, content="copy")
+            self._add_piece(job, parser, "tail", job.start, job.size_bytes, state=_heads(job), content="copy")
 
     def _read(self, job: Job, opener: Opener) -> None:
         parser = _parser(job, opener)
@@ -195,8 +197,8 @@ class _Unit:
             return
         if isinstance(parser, Snapshot):
             parser = Snapshot(self._place.snapshot_detail)
-        keys = {"run": job.run, "artifact": "", "month": self._place.month, "cluster": self._place.cluster}
-        reading = _Reading(job, parser, keys, UNIT_ROWS - self._collector.count)
+        keys = {"run": job.run, "artifact": "", "month": self._place.month, "cluster": job.cluster}
+        reading = _Reading(job, parser, keys, UNIT_ROWS - self._collector.count, self._place.rank)
         end = min(job.size_bytes, job.start + job.window_bytes)
         with opener(job.start, end) as stream:
             reading.read_closed(stream)
@@ -205,10 +207,11 @@ class _Unit:
             seam = content_hash(stream.read(seam_bytes))
             tail = reading.read_tail(stream) if reading.whole and reading.end < end == job.size_bytes else None
         if reading.end > job.start or not job.size_bytes:
-            state = _state(seam_bytes, seam, reading.state)
+            whole = _whole_hash(job, opener) if isinstance(parser, Snapshot) and reading.end == job.size_bytes else None
+            state = _state(job, seam_bytes, seam, reading.state, whole)
             self._collector.take(reading.rows, self._add_piece(job, parser, "closed", job.start, reading.end, state=state, content=seam))
         if tail:
-            self._collector.take(tail, self._add_piece(job, parser, "tail", reading.end, job.size_bytes, content=job.last_hash))
+            self._collector.take(tail, self._add_piece(job, parser, "tail", reading.end, job.size_bytes, state=_heads(job), content=job.last_hash))
         elif reading.end < job.size_bytes:
             self._outcome.remaining.append(reading.rest())
         self._outcome.read_bytes += (job.size_bytes if tail else reading.end) - job.start
@@ -219,11 +222,11 @@ class _Unit:
         state: str | None = None, reason: str | None = None, content: str = "",
     ) -> str:
         """A row of `artifacts`; its name holds a hash of what was read and how, see `ingest.lake`."""
-        tag = content_hash("\0".join((job.prefix_hash, content, job.run, self._place.cluster, str(parser and parser.version))).encode())[:8]
+        tag = content_hash("\0".join((job.prefix_hash, content, job.run, job.cluster, str(parser and parser.version))).encode())[:8]
         artifact = f"{job.source}:{start}-{end}{_MARKS[status]}~{tag}"
         self._outcome.expected.setdefault(job.source, job.expected)
         self._pieces.append({
-            "run": job.run, "run_index": 0, "artifact": artifact, "month": self._place.month, "cluster": self._place.cluster, "source": job.source,
+            "run": job.run, "run_index": 0, "artifact": artifact, "month": self._place.month, "cluster": job.cluster, "source": job.source,
             "path": job.path, "kind": parser.name if parser else "unknown", "size_bytes": job.size_bytes, "start_bytes": start, "end_bytes": end,
             "prefix_bytes": job.prefix_bytes, "prefix_hash": job.prefix_hash, "parser": parser.name if parser else None,
             "parser_version": parser.version if parser else None, "status": status, "reason": reason, "state": state,
@@ -235,9 +238,10 @@ class _Unit:
 class _Reading:
     """One source on its way through its parser: rows, and the last byte up to which everything is closed."""
 
-    def __init__(self, job: Job, parser: Parser, keys: Row, budget: int) -> None:
+    def __init__(self, job: Job, parser: Parser, keys: Row, budget: int, rank: int | None) -> None:
         self.end, self.state = job.start, job.state
-        self.rows = Collector()
+        self.rows = Collector(rank)
+        self._rank = rank
         self.whole = True
         self._job, self._parser, self._keys, self._budget = job, parser, keys, budget
 
@@ -255,7 +259,7 @@ class _Reading:
 
     def read_tail(self, stream: BinaryIO) -> Collector:
         """The open end as if the source ended there."""
-        tail = Collector()
+        tail = Collector(self._rank)
         for piece in self._parser.parse(stream, self._job.path, start=self.end, state=self.state, final=True):
             tail.add(piece.rows, self._keys)
             tail.add_tables(piece.tables, self._keys)
@@ -271,9 +275,22 @@ class _Reading:
         )
 
 
-def _state(seam_bytes: int, seam_hash: str | None, parser_state: str | None) -> str:
+def _state(job: Job, seam_bytes: int, seam_hash: str | None, parser_state: str | None, whole_hash: str | None = None) -> str:
     """What the next piece starts from, and what must stand before it: `artifacts.state`."""
-    return json.dumps({"seam_bytes": seam_bytes, "seam_hash": seam_hash, "parser": parser_state})
+    state: dict[str, Any] = {"seam_bytes": seam_bytes, "seam_hash": seam_hash, "parser": parser_state}
+    if whole_hash:
+        state |= {"whole_hash": whole_hash, "modified_ns": job.modified_ns}
+    return json.dumps(state | ({"heads": job.heads} if job.heads else {}))
+
+
+def _heads(job: Job) -> str | None:
+    """The state of an open end: only what a file that becomes shorter is compared with."""
+    return json.dumps({"heads": job.heads}) if job.heads else None
+
+
+def _whole_hash(job: Job, opener: Opener) -> str:
+    with opener(0, job.size_bytes) as stream:
+        return hash_of_all(stream)
 
 
 def _parser(job: Job, opener: Opener) -> Parser | None:

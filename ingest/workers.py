@@ -8,13 +8,17 @@ that is quarantined.
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from types import ModuleType
 
 from ingest.planning import Job
@@ -50,7 +54,8 @@ def units_of(jobs: Sequence[Job]) -> list[Unit]:
 
 
 def read_units(units: Sequence[Unit], place: Place, workers: int, cancelled: Callable[[], bool]) -> Iterator[Outcome]:
-    """The outcome of every unit as it comes; what a unit leaves goes on before others begin. Stops between units when cancelled."""
+    """The outcome of every unit as it comes; what a unit leaves goes on before others begin. When cancelled, none begins any more, and
+    those under way are finished."""
     little = sum(map(_bytes, units)) < _UNIT_BYTES and sum(map(len, units)) < _INLINE_FILES
     waiting = deque(units)
     if workers <= 1 or little:
@@ -62,7 +67,7 @@ def read_units(units: Sequence[Unit], place: Place, workers: int, cancelled: Cal
     suspects: list[Unit] = []
     while waiting and not cancelled():
         yield from _pooled(waiting, place, workers, cancelled, suspects)
-        for unit in suspects:
+        for unit in suspects if not cancelled() else ():
             for outcome in _carefully(unit, place):
                 _put_back(waiting, outcome)
                 yield outcome
@@ -74,8 +79,8 @@ def _pooled(waiting: deque[Unit], place: Place, workers: int, cancelled: Callabl
     running: dict[Future[Outcome], Unit] = {}
     pool = _pool(workers)
     try:
-        while (waiting or running) and not cancelled():
-            while waiting and len(running) <= workers:
+        while running or (waiting and not cancelled()):
+            while waiting and len(running) <= workers and not cancelled():
                 running[_submit(pool, waiting[0], place)] = waiting[0]
                 waiting.popleft()
             done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -117,7 +122,20 @@ def warm() -> None:
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, mp_context=_context())
+    return ProcessPoolExecutor(workers, mp_context=_context(), initializer=_begin_worker)
+
+
+def _begin_worker() -> None:
+    """A worker leaves Ctrl-C to the process that began it, which lets it finish; and ends when that one is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def _context() -> BaseContext:

@@ -19,13 +19,13 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_and_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = str(folder.parent / "lake")
-    assert main(["ingest", str(folder), "--lake", lake]) == 0
+    assert main(["ingest", str(folder), "--lake", lake, "--format", "text"]) == 0
     out, err = capsys.readouterr()
     assert "1 file seen: 1 new." in out
     assert "Run: job. Next: hbmledger report job" in out
     assert err == ""
     assert main(["ingest", str(folder), "--lake", lake]) == 0
-    assert capsys.readouterr().out == "1 file seen: 1 already known.\n"
+    assert capsys.readouterr().out == "1 file: 1 already known\n"
 
 
 def test_json_says_all_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +46,9 @@ def test_bad_input_ends_in_three_and_the_others_are_read(folder: Path, capsys: p
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), [
-    (["absent"], "no such file or folder"), ([".", "--run", ""], "a run's name"), ([".", "--cluster", "a/b"], "a cluster's name"),
+    ([], "nothing to read is named"), ([".", "--rank", "-1"], "a rank is a number"), ([".", "--since", "soon"], "--since is 'soon'"),
+    ([".", "--include", "{x"], "a brace"), ([".", "--config", "absent.toml"], "the settings cannot be read"), (["absent"], "no such file or folder"),
+    ([".", "--run", ""], "a run's name"), ([".", "--cluster", "a/b"], "a cluster's name"),
     ([".", "--workers", "0"], "at least one process"),
 ])
 def test_mistakes_are_one_sentence(arguments: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

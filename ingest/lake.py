@@ -103,6 +103,7 @@ class Lake:
         self._transactions = Transactions()
         self._sizes: dict[str, int] = {}
         self._options: dict[str, str] | None = None
+        self._handles: dict[str, DeltaTable] = {}
         if object_store.is_address(self.root):
             self.root, self._options = object_store.checked(self.root), object_store.options()
         elif (bad := re.search(r"[\[\]]|%[0-9A-Fa-f]{2}", str(Path(self.root).absolute()))):
@@ -218,7 +219,7 @@ class Lake:
 
     def _open(self, table: str) -> DeltaTable | None:
         try:
-            return of_known_types(DeltaTable(self._address(table), storage_options=self._options), table, self.root)
+            return of_known_types(self._newest(table), table, self.root)
         except TableNotFoundError as error:
             if self._holds_parquet(table):
                 raise LedgerError(f"the log of the table {table} (_delta_log) is lost; its rows cannot be told from left-overs", where=self.root,
@@ -227,6 +228,18 @@ class Lake:
         except (OSError, DeltaError) as error:
             todo = "is this a lake of hbmledger?" if self._options is None else "check the address, the credentials and the way to the store"
             raise LedgerError(f"the table {table} cannot be opened: {sentence(error)}", where=self.root, todo=todo) from error
+
+    def _newest(self, table: str) -> DeltaTable:
+        """A table at its newest version. In an object store, where each commit is a request, what was read of its log is kept and only what came
+        since is asked for."""
+        if self._options is None:
+            return DeltaTable(self._address(table))
+        if handle := self._handles.pop(table, None):
+            handle.update_incremental()
+        else:
+            handle = DeltaTable(self._address(table), storage_options=self._options)
+        self._handles[table] = handle
+        return handle
 
     def _holds_parquet(self, table: str) -> bool:
         if self._options is None:

@@ -1,5 +1,5 @@
 -- One row an out-of-memory error, or kill by the host: where it was, what was asked for and free, its case (`docs/methods/oom.md`) and why. An
--- error that prints no time stands on the day of its ingest.
+-- error that prints no time stands on the day of its ingest. Snapshots are not looked at: what kind of cached memory a case B left, `report` tells.
 SELECT
     event.cluster, event.run, event.run_index, event.rank, event.rank_label,
     CASE WHEN event.rank >= 0 AND event.rank < grid.world_size THEN CAST(MOD(FLOOR(event.rank / grid.stride), grid.stages) AS INT) END AS stage,

@@ -1,5 +1,5 @@
 -- One row an attempt: what it was, how much of it was seen, its fullest rank, the least that was left on any rank, and the class of its verdict:
--- oom, near (a rank came within the margin), undetermined (headroom of a measured rank is not known), insufficient (clear over fewer than five
+-- oom (an error, or a kill by the host), near (a rank came within the margin), undetermined (headroom of a measured rank is not known), insufficient (clear over fewer than five
 -- steps), clear, unknown (no rank was measured). From the rollups: raw records are not read.
 WITH ranked AS (
     SELECT * FROM fleet_ranks
@@ -21,10 +21,13 @@ WITH ranked AS (
     FROM ranked
     WHERE records > 0 AND peak_bytes IS NOT NULL
 ), died AS (
-    SELECT
-        COALESCE(cluster, 'default') AS cluster, run, COALESCE(run_index, 0) AS run_index, COUNT(*) AS ooms, MIN(oom_events.at) AS first_oom_at
-    FROM oom_events
-    GROUP BY COALESCE(cluster, 'default'), run, COALESCE(run_index, 0)
+    SELECT cluster, run, run_index, COUNT(*) AS ooms, MIN(told.when_told) AS first_oom_at
+    FROM (
+        SELECT COALESCE(cluster, 'default') AS cluster, run, COALESCE(run_index, 0) AS run_index, oom_events.at AS when_told FROM oom_events
+        UNION ALL
+        SELECT COALESCE(cluster, 'default'), run, COALESCE(run_index, 0), job_events.at FROM job_events WHERE event = 'host_killed'
+    ) AS told
+    GROUP BY cluster, run, run_index
 ), report AS (
     SELECT COALESCE(cluster, 'default') AS cluster, run, COALESCE(run_index, 0) AS run_index, MAX(total_bytes) AS printed_bytes
     FROM theory_reports

@@ -15,6 +15,7 @@ from analysis.expected import expect_stages
 from analysis.overview import overview
 from ingest.lake import Lake
 from ingest.pipeline import ingest
+from sample_data.make import RUNS
 from tests.analysis.fleet_made import SIZES, START, Fleet
 from tests.analysis.made import GIB
 from tests.analysis.test_reconcile import MODEL
@@ -285,18 +286,30 @@ def test_arguments_that_are_left_out_are_read_by_no_ledger_and_no_formula():
     assert read <= kept
 
 
-def test_a_report_and_the_fleet_agree_on_the_samples(tmp_path):
-    lake = Lake(tmp_path / "lake")
-    ingest([ROOT / "sample_data" / run for run in ("dense_7b5_pp2", "moe_16ranks", "oom_run")], lake)
-    connection = connect(lake)
-    for row in records(connection, "SELECT * FROM fleet_runs"):
-        found = overview(connection, row["run"])
-        top = max(found.ranks, key=lambda rank: rank.peak_bytes or 0)
-        least = min(rank.soft_headroom_bytes for rank in found.ranks if rank.soft_headroom_bytes is not None)
-        assert (row["verdict"], row["peak_bytes"], row["fullest_rank"]) == (found.verdict.level, top.peak_bytes, top.rank)
-        assert (row["soft_headroom_bytes"], row["ranks_measured"]) == (least, len(found.ranks))
-        peaks = records(connection, "SELECT MAX(expected_peak_bytes) AS peak FROM fleet_ratio WHERE run = ?", [row["run"]])
-        assert peaks[0]["peak"] == max(stage.peak_allocated_bytes for stage in found.ledger.expected.stages.values())
-    cards = {row["run"]: (row["branch"], row["confidence"]) for row in records(connection, "SELECT * FROM fleet_formula")}
-    reported = {run: overview(connection, run).branch.card for run in cards}
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    lake = Lake(tmp_path_factory.mktemp("samples") / "lake")
+    ingest([ROOT / "sample_data" / run for run in RUNS if run != "truth"], lake)
+    return connect(lake)
+
+
+@pytest.mark.parametrize("run", [run for run in RUNS if run != "truth"])
+def test_a_report_and_the_fleet_agree_on_a_sample(samples, run):
+    row, found = records(samples, "SELECT * FROM fleet_runs WHERE run = ?", [run])[0], overview(samples, run)
+    top = max(found.ranks, key=lambda rank: rank.peak_bytes or 0, default=None)
+    least = min((rank.soft_headroom_bytes for rank in found.ranks if rank.soft_headroom_bytes is not None), default=None)
+    assert (row["verdict"], row["peak_bytes"], row["fullest_rank"]) == (found.verdict.level, top and top.peak_bytes, top and top.rank)
+    assert (row["soft_headroom_bytes"], row["ranks_measured"], row["ooms"]) == (
+        least, sum(rank.rank is not None for rank in found.ranks), len(found.ooms))
+    cases = records(samples, "SELECT rank, stage, oom_case FROM fleet_oom WHERE run = ? ORDER BY line", [run])
+    assert [(case["rank"], case["stage"], case["oom_case"][:1]) for case in cases] == [(one.rank, one.stage, one.case[:1]) for one in found.ooms]
+    expected = records(samples, "SELECT stage, expected_peak_bytes AS peak FROM fleet_ratio WHERE run = ? AND stage IS NOT NULL", [run])
+    assert {one["stage"]: one["peak"] for one in expected} == {
+        stage: one.peak_allocated_bytes for stage, one in found.ledger.expected.stages.items()}
+
+
+def test_formulas_are_those_of_the_branch_cards(samples):
+    cards = {row["run"]: (row["branch"], row["confidence"]) for row in records(samples, "SELECT * FROM fleet_formula")}
+    reported = {run: overview(samples, run).branch.card for run in cards}
     assert cards == {run: (card.branch, card.confidence) for run, card in reported.items()}
+    assert len(cards) >= 3

@@ -6,7 +6,6 @@ Exit code 0 where everything works, 2 where something that every command needs d
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import shutil
@@ -28,7 +27,7 @@ HELP = "check the installation and a lake"
 
 PACKAGES = ("hbmledger", "duckdb", "deltalake", "pyarrow", "streamlit", "altair", "msgspec", "isal", "zstandard")
 LEAST_ROOM_BYTES = 2**30
-_COMPILED = ("ingest.parsers.log._scanner", "ingest.parsers.snapshot._reader")
+_COMPILED = {"log_scan": "logs", "snapshot_scan": "snapshots"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +64,16 @@ def _installation() -> Iterator[Check]:
             yield Check(package, True, version(package))
         except PackageNotFoundError:
             yield Check(package, False, "not installed: pip install hbmledger")
-    there = [name for name in _COMPILED if _is_compiled(name)]
-    yield Check("compiled readers", None, ", ".join(there) or "none: the Python readers are used")
+    yield Check("compiled readers", None, _compiled())
     folder = Path(tempfile.gettempdir())
     yield _room("temporary folder", folder)
 
 
-def _is_compiled(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+def _compiled() -> str:
+    from ingest.native import library
+
+    there = [what for name, what in _COMPILED.items() if library(name) is not None]
+    return f"of {' and '.join(there)}" if there else "none: the Python readers are used"
 
 
 def _lake(given: str | None) -> Iterator[Check]:

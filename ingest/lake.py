@@ -123,8 +123,7 @@ class Lake:
                 object_store.try_conditional_writes(self.root, self._options)
             self._opened("artifacts")
         except (OSError, DeltaError) as error:
-            raise LedgerError(f"the lake cannot be written: {sentence(error)}", where=self.root,
-                              todo="name another place with --lake DIR") from error
+            raise _unwritable(self.root, error) from error
 
     def uris(self, table: str) -> list[str]:
         """Parquet files of the newest version of a table, as DuckDB names them; none where it does not exist yet.
@@ -248,6 +247,7 @@ class Lake:
 
     def _opened(self, table: str) -> DeltaTable:
         """Open a table, made where it is not there; another host may make it at the same moment."""
+        last: Exception | None = None
         for _ in range(_TRIES):
             if handle := self._open(table):
                 return handle
@@ -256,9 +256,12 @@ class Lake:
                     self._address(table), schema=arrow_schema(table), mode="ignore", partition_by=PARTITION, description=BY_NAME[table].grain,
                     storage_options=self._options,
                 )
-            except DeltaError:
+            except (OSError, TableNotFoundError) as error:  # the latter: its folder cannot be made
+                raise _unwritable(self.root, error) from error
+            except DeltaError as error:
+                last = error
                 time.sleep(random.uniform(0.01, 0.05))
-        raise LedgerError(f"the table {table} cannot be made", where=self.root, todo="check that the place can be written")
+        raise _unwritable(self.root, last or OSError(f"the table {table} cannot be made")) from last
 
 
 def _together(name: str, parts: Sequence[pa.Table]) -> pa.Table:
@@ -291,7 +294,7 @@ def _write(handle: DeltaTable, rows: pa.Table, pieces: Sequence[Row], attempt: i
         time.sleep(random.uniform(0.0, min(0.02 * 2**attempt, 1.0)))
         return False
     except (OSError, DeltaError) as error:
-        raise LedgerError(f"the lake cannot be written: {sentence(error)}", where=handle.table_uri, todo="check space and permissions") from error
+        raise _unwritable(unquote(handle.table_uri.removeprefix("file://")), error) from error
     return True
 
 
@@ -337,13 +340,20 @@ def _plain_path(uri: str, root: str) -> str:
 def sentence(error: Exception) -> str:
     """What an error of the table format says, in one line: its first line and, where it goes on with causes, its last cause.
 
-    Colours, a Rust backtrace and an object store's XML are left out.
+    Colours, a backtrace, and the frame of an object store's or the system's message are left out.
     """
     first, *rest = re.sub(r"\x1b\[[0-9;]*m", "", str(error).strip()).split("\n")
     causes = [line.partition("↳")[2].strip() for line in rest if "↳" in line]
-    if told := re.search(r"<Message>(.*?)</Message>", str(error), re.DOTALL):
-        causes.append(" ".join(told[1].split()))
+    if told := re.search(r'<Message>(.*?)</Message>|message: "(.*?)"', str(error), re.DOTALL):
+        causes.append(" ".join((told[1] or told[2]).split()))
     return f"{first}: {causes[-1]}" if causes else first
+
+
+def _unwritable(where: str, error: Exception) -> LedgerError:
+    full = "No space left" in str(error) or "quota" in str(error)
+    todo = "make room" if full else "check permissions and limits, or name another place with --lake"
+    return LedgerError(f"the lake cannot be written: {sentence(error)}", where=where.rstrip("/"),
+                       todo=f"{todo}; nothing is lost: the same command goes on where this one stopped")
 
 
 def _busy(root: str) -> LedgerError:

@@ -3,8 +3,8 @@
 Steps are taken as exchangeable: nothing drifts, nothing was changed. Where that is known to be false, or cannot be known, there is no number: too few
 steps, maxima since the start only, steps whose nearness is not known, a trend of the peak, a staircase that still climbs, the first 5 % of training,
 more steps than ten times those seen. Per step the 95 % bounds are Wilson's, for none of n the exact 1 - 0.05^(1/n) (`analysis.chances`); over N
-steps 1 - (1 - p)^N, where the lower bound counts only as many independent steps as correlated ones are worth. That a peak above all before comes in the
-next N of exchangeable steps has the chance N / (n + N), whatever the law. A law is fitted to the tail only where `analysis.tail` allows it.
+steps 1 - (1 - p)^N, where the lower bound counts only as many independent steps as correlated ones are worth. That a peak above all before comes
+in the next N of exchangeable steps has the chance N / (n + N), whatever the law. A law is fitted to the tail only where `analysis.tail` allows it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ Every key of `KEYS` is always present, empty where there is nothing to say; `not
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, is_dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from analysis.outlook import outlook
@@ -21,7 +22,7 @@ _MAPPINGS = ("logits", "gap", "communication")
 
 def as_json(overview: Overview, next_steps: int | None = None) -> dict[str, Any]:
     """The report as plain values that `json.dumps` takes; `next_steps` are those of the outlook."""
-    whole = asdict(replace(overview, ledger=None))
+    whole: dict[str, Any] = {one.name: _plain(getattr(overview, one.name)) for one in fields(overview) if one.name != "ledger"}
     card = whole["branch"]
     found: dict[str, Any] = {
         "run": {"name": overview.run, "run_index": overview.run_index, "attempts": overview.attempts, "artifacts": overview.artifacts,
@@ -33,8 +34,7 @@ def as_json(overview: Overview, next_steps: int | None = None) -> dict[str, Any]
         "gap": gap_json(overview.ledger) if overview.ledger else {},
         "rejects": {"count": overview.rejected, "first": whole["rejects"]}, "not_measurable": overview.not_measurable,
         "devices": whole["devices"], "records": overview.records, "communication": whole["communication"] or {},
-        "outlook": asdict(outlook(overview, next_steps)),
-        "load_proxies": whole["load_proxies"], "fullest": whole["fullest"] or {},
+        "outlook": outlook(overview, next_steps), "load_proxies": whole["load_proxies"], "fullest": whole["fullest"] or {},
         "snapshots": whole["snapshots"],
         "phase_peaks": [{**asdict(one), "sentence": one.sentence} for one in overview.phase_peaks],
     }
@@ -52,7 +52,7 @@ def gap_json(ledger: Ledger) -> dict[str, Any]:
 
 def near_json(one: Near) -> dict[str, Any]:
     """A `near_limit` row with the names of the fixed face."""
-    row = asdict(one)
+    row = _plain(one)
     return {"rank": row.pop("rank"), "class": row.pop("near"), **row}
 
 
@@ -131,8 +131,19 @@ def _escaped(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
+    """Records as dictionaries, tuples as lists, times as text; without the deep copies of `asdict`."""
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
+    if is_dataclass(value):
+        return {name: _plain(getattr(value, name)) for name in _names(type(value))}
     return value.isoformat() if isinstance(value, datetime) else value
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    """The fields of a record; asked once a class, not once a row of thousands."""
+    return tuple(one.name for one in fields(kind))

@@ -38,7 +38,7 @@ _PATHS = "SELECT artifact, path FROM artifacts WHERE run = ?"
 def staircase(connection: duckdb.DuckDBPyConnection, run: str, run_index: int,
               high_load: Mapping[int, Iterable[int]] | None = None) -> tuple[Riser, ...]:
     """The risers of an attempt, by rank and step, within `attempt_steps`; `high_load` names the steps of high load of each rank."""
-    found = records(connection, asked_text("risers"), {"least_bytes": LEAST_RISE_BYTES})
+    found = records(connection, asked_text("risers"), {"run": run, "run_index": run_index, "least_bytes": LEAST_RISE_BYTES})
     if not found:
         return ()
     happened = _happened(connection, run, run_index, high_load or {})

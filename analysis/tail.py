@@ -3,7 +3,7 @@
 Excesses over a high threshold follow a generalised Pareto law (Pickands, Annals of Statistics 3, 1975); its two parameters come from
 probability-weighted moments (Hosking and Wallis, Technometrics 29, 1987), which stay stable for few hundred excesses where likelihood does not. The
 interval is that of resampled steps: whole steps, since ranks of one step share their batch. It is used only over exchangeable ranks of one stage,
-with at least 500 steps and 50 excesses, and no further out than the seen excesses reach again: beyond that it would be the law that speaks, not the data.
+with at least 500 steps and 50 excesses, and no further out than twice the reach of the seen excesses: beyond that the law would speak, not the data.
 """
 
 from __future__ import annotations

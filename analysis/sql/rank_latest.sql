@@ -23,35 +23,39 @@ WITH measured AS (
         CASE WHEN MIN(scope) = MAX(scope) THEN MIN(scope) WHEN MIN(scope) IS NULL THEN NULL ELSE 'mixed' END AS scope
     FROM measured
     GROUP BY run, run_index, rank_key, label_key
-), last_record AS (
+), chosen AS (
     SELECT
         measured.*, peaks.records, peaks.iterations, peaks.max_allocated_bytes AS all_max_allocated_bytes,
         peaks.max_reserved_bytes AS all_max_reserved_bytes, peaks.device_used_bytes AS all_device_used_bytes,
         peaks.outside_bytes AS all_outside_bytes, peaks.device_total_bytes AS all_device_total_bytes, peaks.scope AS all_scope,
-        ROW_NUMBER() OVER (
-            PARTITION BY measured.run, measured.run_index, measured.rank_key, measured.label_key
-            ORDER BY CASE WHEN measured.allocated_bytes IS NULL THEN 1 ELSE 0 END, COALESCE(measured.rounding_bytes, 0), measured.line DESC,
-                measured.artifact DESC
-        ) AS nth
+        measured.place = peaks.last_place AS is_last,
+        COALESCE(peaks.max_allocated_bytes, -1) = COALESCE(measured.peak_allocated_bytes, -1) AS is_peak
     FROM measured
     JOIN peaks ON peaks.run = measured.run AND peaks.run_index = measured.run_index AND peaks.rank_key = measured.rank_key
-        AND peaks.label_key = measured.label_key AND peaks.last_place = measured.place
-), peak_record AS (
+        AND peaks.label_key = measured.label_key
+    WHERE measured.place = peaks.last_place OR COALESCE(peaks.max_allocated_bytes, -1) = COALESCE(measured.peak_allocated_bytes, -1)
+), ordered AS (
     SELECT
-        measured.*, ROW_NUMBER() OVER (
-            PARTITION BY measured.run, measured.run_index, measured.rank_key, measured.label_key
-            ORDER BY COALESCE(measured.iteration, -1), measured.line, measured.artifact
-        ) AS nth
-    FROM measured
-    JOIN peaks ON peaks.run = measured.run AND peaks.run_index = measured.run_index AND peaks.rank_key = measured.rank_key
-        AND peaks.label_key = measured.label_key AND COALESCE(peaks.max_allocated_bytes, -1) = COALESCE(measured.peak_allocated_bytes, -1)
+        *, ROW_NUMBER() OVER (
+            PARTITION BY run, run_index, rank_key, label_key, is_last
+            ORDER BY CASE WHEN allocated_bytes IS NULL THEN 1 ELSE 0 END, COALESCE(rounding_bytes, 0), line DESC, artifact DESC
+        ) AS nth_last,
+        ROW_NUMBER() OVER (
+            PARTITION BY run, run_index, rank_key, label_key, is_peak ORDER BY COALESCE(iteration, -1), line, artifact
+        ) AS nth_peak
+    FROM chosen
+), marked AS (
+    SELECT *, is_last AND nth_last = 1 AS last_one, is_peak AND nth_peak = 1 AS top_one FROM ordered
 )
 SELECT
-    last.run, last.run_index, last.rank, last.rank_label, last.iteration, last.phase, last.source, last.all_scope AS scope, last.allocated_bytes,
-    last.all_max_allocated_bytes AS max_allocated_bytes, last.reserved_bytes, last.all_max_reserved_bytes AS max_reserved_bytes,
-    last.all_device_used_bytes AS device_used_bytes, last.all_outside_bytes AS outside_bytes, last.all_device_total_bytes AS device_total_bytes,
-    last.rounding_bytes, last.records, last.iterations, last.artifact, last.line, top.iteration AS peak_iteration, top.phase AS peak_phase,
-    top.artifact AS peak_artifact, top.line AS peak_line
-FROM last_record AS last
-JOIN peak_record AS top ON top.run = last.run AND top.run_index = last.run_index AND top.rank_key = last.rank_key AND top.label_key = last.label_key
-WHERE last.nth = 1 AND top.nth = 1
+    run, run_index, MAX(rank) AS rank, MAX(rank_label) AS rank_label, MAX(CASE WHEN last_one THEN iteration END) AS iteration,
+    MAX(CASE WHEN last_one THEN phase END) AS phase, MAX(CASE WHEN last_one THEN source END) AS source, MAX(all_scope) AS scope,
+    MAX(CASE WHEN last_one THEN allocated_bytes END) AS allocated_bytes, MAX(all_max_allocated_bytes) AS max_allocated_bytes,
+    MAX(CASE WHEN last_one THEN reserved_bytes END) AS reserved_bytes, MAX(all_max_reserved_bytes) AS max_reserved_bytes,
+    MAX(all_device_used_bytes) AS device_used_bytes, MAX(all_outside_bytes) AS outside_bytes, MAX(all_device_total_bytes) AS device_total_bytes,
+    MAX(CASE WHEN last_one THEN rounding_bytes END) AS rounding_bytes, MAX(records) AS records, MAX(iterations) AS iterations,
+    MAX(CASE WHEN last_one THEN artifact END) AS artifact, MAX(CASE WHEN last_one THEN line END) AS line,
+    MAX(CASE WHEN top_one THEN iteration END) AS peak_iteration, MAX(CASE WHEN top_one THEN phase END) AS peak_phase,
+    MAX(CASE WHEN top_one THEN artifact END) AS peak_artifact, MAX(CASE WHEN top_one THEN line END) AS peak_line
+FROM marked
+GROUP BY run, run_index, rank_key, label_key

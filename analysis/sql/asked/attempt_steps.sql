@@ -6,7 +6,7 @@ WITH known AS (
 )
 SELECT
     steps.rank, steps.iteration, steps.scope = 'interval' AS own, steps.max_allocated_bytes, steps.max_reserved_bytes, steps.reserved_bytes,
-    steps.touched, steps.exact, steps.reserved_exact, steps.artifact, steps.line, load.varies,
+    steps.touched, steps.exact, steps.reserved_exact, load.varies,
     CASE WHEN load.varies THEN load.high WHEN load.varies IS NULL AND known.rank IS NOT NULL THEN NULL ELSE TRUE END AS counts
 FROM rank_steps AS steps
 LEFT JOIN attempt_load AS load ON load.rank = steps.rank AND load.iteration = steps.iteration

@@ -65,16 +65,22 @@ WITH label AS (
     SELECT DISTINCT phase, next_iteration AS iteration, CAST(NULL AS VARCHAR) AS artifact, CAST(NULL AS BIGINT) AS line FROM span
     UNION ALL
     SELECT phase, iteration, artifact, line FROM span WHERE artifact IS NOT NULL
+), place AS (
+    SELECT rank, iteration, MIN(artifact) AS artifact, MIN(line) AS line
+    FROM rank_memory
+    WHERE run = $run AND run_index = $run_index AND COALESCE(valid, TRUE) AND iteration IN (SELECT iteration FROM within)
+    GROUP BY rank, iteration
 ), start AS (
     SELECT rank, MIN(iteration) AS iteration FROM attempt_steps GROUP BY rank
 ), coincided AS (
     SELECT
         steps.rank, within.phase, steps.iteration, steps.max_allocated_bytes AS peak_bytes,
-        steps.exact AND (steps.own OR steps.iteration > start.iteration) AS exact, 'event' AS told_by, steps.artifact, steps.line
+        steps.exact AND (steps.own OR steps.iteration > start.iteration) AS exact, 'event' AS told_by, place.artifact, place.line
     FROM within
     JOIN attempt_steps AS steps ON steps.iteration = within.iteration
     JOIN start ON start.rank = steps.rank
-    WHERE steps.max_allocated_bytes IS NOT NULL AND (within.artifact IS NULL OR (steps.artifact = within.artifact AND steps.line > within.line))
+    JOIN place ON place.rank = steps.rank AND place.iteration = steps.iteration
+    WHERE steps.max_allocated_bytes IS NOT NULL AND (within.artifact IS NULL OR (place.artifact = within.artifact AND place.line > within.line))
 ), found AS (
     SELECT * FROM said
     UNION ALL

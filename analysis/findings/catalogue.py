@@ -84,6 +84,10 @@ def _expandable(seen: Seen) -> str | None:
     return "expandable segments are in force" if "expandable_segments:True" in _allocator(seen) else None
 
 
+def _one_pool(seen: Seen) -> str | None:
+    return "the graphs share one pool already" if seen.on("cuda_graph_use_single_mempool") else None
+
+
 def _allocator(seen: Seen) -> str:
     return ",".join(value for name, value in seen.environment.items() if name.endswith("ALLOC_CONF")).replace(" ", "")
 
@@ -158,6 +162,14 @@ ACTIONS: dict[str, Action] = {one.id: one for one in (
     Action("fixed_shapes", "keep shapes fixed (pad sequences, capacity factor)", "padding", "none", "a setting", "routing must stay dropless"),
     Action("empty_cache", "empty the cache at phase borders (empty_unused_memory_level 1)", "a stall at each border", "none", "a setting",
            "inside the loop it stalls every step and frees nothing for good", hindered=_emptying),
+    Action("one_stream", "communicate on the main stream where little overlaps", "none", "what overlapped is waited for", "code",
+           "communication hides behind computation"),
+    Action("fewer_streams", "use fewer streams, and wait for them before the peak", "a wait before the peak", "none", "code",
+           "the streams' work hides behind computation"),
+    Action("one_graph_pool", "let CUDA graphs share one pool (cuda_graph_use_single_mempool)", "none", "none", "a switch",
+           "graphs whose memory is shared must run in the order of their capture", hindered=_one_pool),
+    Action("fewer_graphs", "capture fewer CUDA graphs: fewer shapes, fewer modules", "more launches", "none", "a setting",
+           "launches are the bottleneck"),
     Action("gc_threshold", "set garbage_collection_threshold or a memory fraction, so that torch gives way", "none", "none", "a setting",
            "expandable segments ignore the threshold"),
     Action("fewer_channels", "fewer or smaller NCCL channels (NCCL_MAX_CTAS, NCCL_BUFFSIZE)", "none", "less bandwidth at large messages", "a setting",
@@ -178,6 +190,8 @@ SYMPTOMS: dict[str, tuple[str, ...]] = {
     "last_stage": ("smaller_micro_batch", "chunked_loss", "fewer_layers_last", "move_embedding"),
     "first_stage": ("full_recompute", "fewer_layers_first", "move_embedding"),
     "fragmentation": ("expandable_segments", "fixed_shapes", "empty_cache"),
+    "streams": ("one_stream", "fewer_streams"),
+    "graph_pools": ("one_graph_pool", "fewer_graphs"),
     "not_torch": ("empty_cache", "gc_threshold", "expandable_segments"),
     "communication": ("fewer_channels", "cublas_workspace"),
     "outside": ("other_process", "fewer_channels", "cublas_workspace"),

@@ -9,7 +9,7 @@ from analysis.findings.model import Confidence, Finding, Rule, Seen
 from analysis.rows import Oom
 from analysis.verdict import size_text
 
-_SYMPTOMS = {"A": "activations", "B": "fragmentation", "B1": "fragmentation", "B2": "fragmentation", "B3": "fragmentation", "C": "outside",
+_SYMPTOMS = {"A": "activations", "B": "fragmentation", "B1": "fragmentation", "B2": "streams", "B3": "graph_pools", "C": "outside",
              "D": "giant", "E": "not_torch", "F": "host", "G": "cap"}
 _LARGE = 0.2
 """A request of this share of the device is a class of its own."""

@@ -37,6 +37,21 @@ def test_the_planted_case_is_what_the_report_says(report):
     assert found["run"]["verdict"]["level"] == "oom"
 
 
+HELPS = {"A": "smaller_micro_batch", "B1": "expandable_segments", "B2": "one_stream", "B3": "one_graph_pool", "C": "other_process",
+         "D": "chunk_operation", "E": "empty_cache", "F": "host_buffers", "G": "raise_cap"}
+TURNED_BY_SETTINGS = {"B1", "E"}
+
+
+def test_the_first_action_is_that_of_the_case_and_no_other_case_s_is_given(report):
+    run, found = report
+    case = TRUTH[run]["case"]
+    (finding,) = [one for one in found["findings"] if one["id"].startswith("oom_")]
+    assert finding["id"] == f"oom_{case.lower()}"
+    names = [one["action"] for one in finding["actions"]]
+    assert names[0] == HELPS[case]
+    assert case in TURNED_BY_SETTINGS or not {"expandable_segments", "gc_threshold", "empty_cache"} & set(names)
+
+
 def test_the_report_shows_the_numbers_of_the_account(report):
     run, found = report
     account, (told,) = TRUTH[run]["account_bytes"], found["oom"]

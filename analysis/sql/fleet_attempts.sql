@@ -4,7 +4,7 @@ WITH attempt AS (
     SELECT COALESCE(cluster, 'default') AS cluster, run, COALESCE(run_index, 0) AS run_index FROM runs
     UNION SELECT COALESCE(cluster, 'default'), run, COALESCE(run_index, 0) FROM run_args
     UNION SELECT COALESCE(cluster, 'default'), run, COALESCE(run_index, 0) FROM theory_reports
-    UNION SELECT COALESCE(cluster, 'default'), run, COALESCE(run_index, 0) FROM rank_days
+    UNION SELECT COALESCE(cluster, 'default'), run, COALESCE(run_index, 0) FROM rank_day
     UNION SELECT COALESCE(cluster, 'default'), run, COALESCE(run_index, 0) FROM oom_events
     UNION SELECT COALESCE(cluster, 'default'), run, COALESCE(run_index, 0) FROM job_events
 ), facts AS (

@@ -1,6 +1,7 @@
 """`hbmledger doctor`: whether this installation and a lake are in order: versions, reach, write access, room, and counts.
 
-Exit code 0 where everything works, 2 where something that every command needs does not.
+Exit code 0 where everything works, 1 where upkeep of the lake is due (the command to run is told), 2 where something that every command needs does
+not work, or a table of the lake cannot be opened.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingest.errors import OK, USAGE, LedgerError
+from ingest.errors import FINDINGS, OK, USAGE, LedgerError
 
 if TYPE_CHECKING:
+    import duckdb
+
     from ingest.lake import Lake
 
 NAME = "doctor"
@@ -32,11 +35,12 @@ _COMPILED = {"log_scan": "logs", "snapshot_scan": "snapshots"}
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at: its name, whether it is in order (null: nothing to judge), and what was found."""
+    """One thing looked at: its name, whether it is in order (null: nothing to judge), what was found, and the command that is due, if one is."""
 
     name: str
     fine: bool | None
     found: str
+    due: str | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,8 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:
-            print(f"{'  ' if check.fine is None else 'ok' if check.fine else 'NO'}  {check.name:<{width}}  {check.found}")
-    return OK if all(check.fine is not False for check in checks) else USAGE
+            mark = "->" if check.due else "  " if check.fine is None else "ok" if check.fine else "NO"
+            print(f"{mark}  {check.name:<{width}}  {check.found}" + (f": run `{check.due}`" if check.due else ""))
+    if any(check.fine is False for check in checks):
+        return USAGE
+    return FINDINGS if any(check.due for check in checks) else OK
 
 
 def _installation() -> Iterator[Check]:
@@ -95,6 +102,7 @@ def _lake(given: str | None) -> Iterator[Check]:
         yield Check("write access", fine, "yes" if fine else f"no: this user cannot write to {root}")
         yield _room("room", Path(root))
     yield from _contents(lake)
+    yield from _upkeep(lake)
 
 
 def _contents(lake: Lake) -> Iterator[Check]:
@@ -113,6 +121,37 @@ def _contents(lake: Lake) -> Iterator[Check]:
     yield Check("contents", True, ", ".join(f"{what} {count}" for what, count in counts.items()))
     replaced = ", ".join(f"{count} in {name}" for name, count in left.items())
     yield Check("rows out of sight", None, replaced or "none")
+    yield _days(connection)
+
+
+def _days(connection: duckdb.DuckDBPyConnection) -> Check:
+    """Whether every record is in a day. Thinned records are in fewer rows than their days tell, so only more is a fault."""
+    query = """SELECT (SELECT COUNT(*) FROM rank_memory WHERE COALESCE(valid, TRUE)),
+        (SELECT CAST(COALESCE(SUM(records), 0) AS BIGINT) FROM rank_days), (SELECT COUNT(*) FROM rank_days), (SELECT COUNT(*) FROM rank_day)"""
+    records, summed, days, rows = connection.execute(query).fetchall()[0]
+    missing = f"; {records - summed} records are in no day: retention keeps them" if records > summed else ""
+    return Check("days", None if missing else True, f"{days} days of ranks hold {summed} records, in {rows} rows{missing}")
+
+
+def _upkeep(lake: Lake) -> Iterator[Check]:
+    """Files and sizes, and which command is due."""
+    from ingest.upkeep.health import MANY_SMALL, health
+
+    try:
+        tables = health(lake)
+    except LedgerError as error:
+        yield Check("tables", False, str(error))
+        return
+    for one in tables:
+        yield Check(f"table {one.table}", None,
+                    f"{one.rows:,} rows, {one.files:,} files of {one.size_bytes / 2**20:,.1f} MiB, {one.commits:,} commits")
+    small, most = sum(one.small_files for one in tables), max(one.most_small_files for one in tables)
+    yield Check("small files", True, f"{small:,} could be merged, at most {most:,} of one table, month and cluster",
+                f"hbmledger compact --lake {lake.root}" if most >= MANY_SMALL else None)
+    old, size = sum(one.removable_files for one in tables), sum(one.removable_bytes for one in tables)
+    since = min((one.oldest_removable for one in tables if one.oldest_removable), default=None)
+    yield Check("files of no use", True, f"{old:,} of {size / 2**20:,.1f} MiB, the oldest of {since:%Y-%m-%d}" if since else "none older than a week",
+                f"hbmledger vacuum --lake {lake.root}" if old else None)
 
 
 def _room(name: str, folder: Path) -> Check:

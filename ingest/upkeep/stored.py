@@ -68,6 +68,7 @@ def version_of(lake: Lake, table: str, at: datetime | None = None) -> Version | 
     if handle is None:
         return None
     if at is not None:
+        handle = DeltaTable(lake._address(table), storage_options=lake._options)
         handle.load_as_version(at)
     actions = pa.table(handle.get_add_actions(flatten=True))
     if not actions.num_rows:

@@ -1,10 +1,13 @@
 """The verbs that keep a lake in order: compact, vacuum, retention."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from cli import main
 from ingest.lake import Lake
@@ -48,6 +51,43 @@ def test_retention_says_what_it_would_remove(ask: Any, lake: str) -> None:
     out = ask("retention", "--lake", lake, "--raw", "1h", "--events", "1h", "--dry-run").out
     assert out.splitlines()[-1] == "Nothing was removed: --dry-run."
     assert [one["rule"] for one in json.loads(ask("retention", "--lake", lake, "--thin", "30d", "--format", "json").out)] == ["thin", "thin"]
+
+
+def checks(out: str) -> dict[str, Any]:
+    return {one["name"]: one for one in json.loads(out)}
+
+
+def test_doctor_tells_the_tables_and_what_is_due(ask: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = checks(ask("doctor", "--lake", lake, "--format", "json").out)
+    assert [found[name]["due"] for name in ("small files", "files of no use", "days")] == [None] * 3
+    assert "4 commits" in found["table artifacts"]["found"]
+    monkeypatch.setattr("ingest.upkeep.health.MANY_SMALL", 3)
+    assert checks(ask("doctor", "--lake", lake, "--format", "json", code=1).out)["small files"]["due"] == f"hbmledger compact --lake {lake}"
+    assert f"run `hbmledger compact --lake {lake}`" in ask("doctor", "--lake", lake, code=1).out
+    ask("compact", "--lake", lake)
+    assert checks(ask("doctor", "--lake", lake, "--format", "json").out)["small files"]["found"].startswith("0 could be merged")
+
+
+def test_doctor_tells_files_that_nobody_needs(ask: Any, lake: str) -> None:
+    stray = Path(Lake(lake).uris("rank_memory")[0]).with_name("part-left.parquet")
+    stray.write_bytes(b"half")
+    os.utime(stray, (0, 0))
+    found = checks(ask("doctor", "--lake", lake, "--format", "json", code=1).out)["files of no use"]
+    assert found["found"].startswith("1 of 0.0 MiB, the oldest of 1970-01-01")
+    assert found["due"] == f"hbmledger vacuum --lake {lake}"
+    ask("vacuum", "--lake", lake)
+    assert checks(ask("doctor", "--lake", lake, "--format", "json").out)["files of no use"]["found"] == "none older than a week"
+
+
+def test_doctor_tells_records_that_no_day_holds(ask: Any, lake: str) -> None:
+    DeltaTable(Lake(lake)._address("rank_day")).delete()
+    assert "records are in no day" in checks(ask("doctor", "--lake", lake, "--format", "json").out)["days"]["found"]
+
+
+def test_doctor_tells_a_lost_log(ask: Any, lake: str) -> None:
+    shutil.rmtree(Path(lake) / "rank_memory" / "_delta_log")
+    found = checks(ask("doctor", "--lake", lake, "--format", "json", code=2).out)
+    assert "the log of the table rank_memory (_delta_log) is lost" in found["tables"]["found"]
 
 
 @pytest.mark.parametrize(("argv", "told"), [

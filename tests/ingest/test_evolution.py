@@ -30,9 +30,10 @@ def unpacked(release: str, target: Path) -> Lake:
 
 
 def rows(lake: Lake, *, run: str = "oom_run") -> dict[str, list[Any]]:
-    """Rows of a run by table."""
+    """Rows of a run by table; of what pieces add to days, the sums."""
     connection = connect(lake)
-    return {table.name: connection.execute(f"SELECT * FROM {table.name} WHERE run = '{run}' ORDER BY ALL").fetchall() for table in TABLES}
+    names = ("rank_days" if table.name == "rank_day" else table.name for table in TABLES)
+    return {name: connection.execute(f"SELECT * FROM {name} WHERE run = '{run}' ORDER BY ALL").fetchall() for name in names}
 
 
 def rewritten(lake: Lake, table: str, change: Any) -> None:

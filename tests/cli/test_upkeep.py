@@ -53,6 +53,18 @@ def test_retention_says_what_it_would_remove(ask: Any, lake: str) -> None:
     assert [one["rule"] for one in json.loads(ask("retention", "--lake", lake, "--thin", "30d", "--format", "json").out)] == ["thin", "thin"]
 
 
+def test_retention_takes_its_ages_from_the_settings(ask: Any, lake: str, tmp_path: Path) -> None:
+    config = tmp_path / "hbmledger.toml"
+    config.write_text(f'lake = "{lake}"\n[retention]\nevents = "30d"\nraw = "90d"\n')
+    said = json.loads(ask("retention", "--config", str(config), "--dry-run", "--format", "json").out)
+    assert [(one["table"], one["rule"]) for one in said] == [("snapshot_events", "events"), ("rank_memory", "raw"), ("memory_stats", "raw")]
+    said = json.loads(ask("retention", "--config", str(config), "--thin", "9d", "--dry-run", "--format", "json").out)
+    assert {one["rule"] for one in said} == {"thin"}, "options come before settings"
+    for text, told in (("evnets = '30d'", "retention.evnets is no setting"), ("raw = 90", "'90' is no age")):
+        config.write_text(f"[retention]\n{text}\n")
+        assert told in ask("retention", "--lake", lake, "--config", str(config), code=2).err
+
+
 def checks(out: str) -> dict[str, Any]:
     return {one["name"]: one for one in json.loads(out)}
 

@@ -19,12 +19,12 @@ def ledger_lines(overview: Overview) -> Iterator[str]:
         return
     against = ledger.gaps[0].against
     yield f"\nExpected beside measured, and where the gap to the {against} {'total' if against == 'printed' else 'peak'} goes, GiB"
-    heads = ("steady", "expected", "peak", "expected", "gap", "resident", "activ.", "head", "cached", "outside", "unexpl.")
-    yield f"  {'stage':>5} {'rank':>6}" + "".join(f"{head:>9}" for head in heads)
+    heads = ("steady", "expect.", "peak", "expect.", "gap", "resid.", "activ.", "head", "cached", "outside", "unexpl.")
+    yield f"{'stage':>7}{'rank':>6}" + "".join(f"{head:>8}" for head in heads)[1:]
     for one in fullest(ledger)[:24]:
         sizes = (one.allocated_bytes, one.expected_steady_bytes, one.max_allocated_bytes, one.expected_peak_bytes, one.gap_bytes,
                  *(one.parts[name] for name in PARTS))
-        yield f"  {'?' if one.stage is None else one.stage:>5} {one.rank:>6}" + "".join(f"{_gib(size):>9}" for size in sizes)
+        yield f"{'?' if one.stage is None else one.stage:>7}{one.rank:>6}" + "".join(f"{_gib(size):>8}" for size in sizes)[1:]
     yield from _why(overview)
 
 

@@ -122,7 +122,7 @@ def planned(files: Sequence[StoredFile], limits: Limits) -> Iterator[list[Stored
 def _bin(connection: duckdb.DuckDBPyConnection, lake: Lake, version: Version, files: list[StoredFile], limits: Limits,
          report: Compacted) -> Compacted:
     """One bin as one commit; left as it is where another upkeep took some of its files meanwhile."""
-    query = files_query(files) or ""
+    query = files_query(files, schema=version.schema) or ""
     before = sum(one.rows for one in files)
     try:
         dead = take_dead(connection, query)

@@ -156,7 +156,7 @@ class _Retention:
 
     def _bin(self, version: Version, table: str, rule: str, files: list[StoredFile], removed: Removed) -> Removed:
         """What of some files goes, as one commit; left as it is where another upkeep took some of them meanwhile."""
-        query = files_query(files) or ""
+        query = files_query(files, schema=version.schema) or ""
         waiting = self._take_going(table, query)
         kept = _thinned(table, query) if rule == "thin" else f"SELECT * FROM ({query}) WHERE artifact NOT IN (SELECT artifact FROM going)"
         rows = sum(one.rows for one in files) - self._count(kept)

@@ -58,11 +58,11 @@ def _riser(row: dict[str, Any], happened: Mapping[tuple[int | None, int], list[s
 
 def _happened(connection: duckdb.DuckDBPyConnection, run: str, run_index: int,
               high_load: Mapping[int, Iterable[int]]) -> Mapping[tuple[int | None, int], list[str]]:
-    """What happened at each step, by rank (null: on all)."""
+    """What happened in each step, by rank (null: on all). What the job does after a step is seen by the next reading: memory is read before it."""
     found: dict[tuple[int | None, int], list[str]] = defaultdict(list)
     for row in records(connection, _JOB, [run, run_index]):
         if name := _EVENTS.get(row["event"]):
-            found[None, row["iteration"]].append(name)
+            found[None, row["iteration"] + 1].append(name)
     for row in records(connection, _PHASES, [run, run_index]):
         found[row["rank"], row["iteration"]].append(_phase_name(row["phase"]))
     trained = records(connection, _TRAINED, [run, run_index])
@@ -71,7 +71,7 @@ def _happened(connection: duckdb.DuckDBPyConnection, run: str, run_index: int,
         found[None, first].append("first optimizer step")
     for row in trained:
         if row["phase"] == "validation":
-            found[None, row["iteration"]].append("evaluation")
+            found[None, row["iteration"] + 1].append("evaluation")
     for rank, those in high_load.items():
         for step in those:
             found[rank, step].append("high load")

@@ -3,10 +3,10 @@
 
 Routed tokens are conserved: what one expert rank gets more, its seven peers get less. In each step one expert rank is hot, and which one moves
 (`HOT`): so the fullest rank moves, rank 3 is near its limit in every step of its high load, two others in some of theirs, one rank's load never
-varies, and rank 12 leaves nothing behind. What the allocator holds climbs by need where a rank's load first reaches a level, and
-by fragmentation on rank 2 (`PIECES`). The probe writes interval peaks at the end of each step, after evaluation and checkpoint; the counts of
-experts add up to the tokens that the peaks were counted from. What lies outside torch is NCCL's buffers, allocation by allocation, and the CUDA
-context, libraries and other processes as one remainder. Format of core 0.15 with exact figures; a device total as PyTorch reports it.
+varies, and rank 12 leaves nothing behind. What the allocator holds climbs by need where a rank's load first reaches a level, and by fragmentation
+on rank 2 (`PIECES`). The probe writes interval peaks after each optimizer step: the next line has what evaluation and checkpoint left. The counts
+of experts add up to the tokens that the peaks were counted from. What lies outside torch is NCCL's buffers, allocation by allocation, and the
+CUDA context, libraries and other processes as one remainder. Format of core 0.15 with exact figures; a device total as PyTorch reports it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ HOT: dict[int, dict[float, tuple[int, ...]]] = {
     3: {SURGE: (8, 17, 29, 38, 47), LOUD: (3, 6, 11, 14, 19, 21, 24, 26, 32, 34, 36, 41, 43, 45, 50)}, 4: {BUSY: (1, 10, 20, 30, 42)},
     5: {HIGH: (9, 22, 31), BUSY: (16, 40)}, 6: {HIGH: (13, 27), BUSY: (5, 37, 44)}}
 """Expert-parallel ranks and the steps in which each is the hot one. Rank 3's surges stand out of its other hot steps, its steps of high load."""
-PIECES = {2: {25: GIB * 5 // 4, 33: GIB * 9 // 10, 40: GIB * 3 // 2}}
-"""Ranks, steps and bytes by which reserved memory climbs without need: shapes of evaluation and checkpoint among them."""
+PIECES = {2: {26: GIB * 5 // 4, 33: GIB * 9 // 10, 41: GIB * 3 // 2}}
+"""Ranks, steps and bytes by which reserved memory climbs without need: in two of them an evaluation or a checkpoint came before."""
 EVALUATED, SAVED = (25, 50), (40,)
 SEEN = tuple(rank for rank in range(MODEL.world) if rank != NEVER_SEEN)
 _ROOM = 0.005

@@ -21,7 +21,8 @@ def truth() -> dict[str, bytes]:
         "steps": STEPS, "never_seen": [NEVER_SEEN], "classes": {rank: _CLASSES.get(rank, "clear") for rank in SEEN}, "high_load_steps": high,
         "near_steps": {rank: [step for step in high[rank] if step in _steps(rank, lambda load: load > BUSY)] for rank in _CLASSES},
         "near_outside_high_load": {3: _steps(3, lambda load: load == LOUD)}, "touched_steps": {3: _surges(3)},
-        "fullest": {step: hot(step)[0] for step in range(1, STEPS + 1)}, "risers": [riser for rank in SEEN for riser in _risers(rank, high[rank])]}
+        "fullest": {step: hot(step)[0] for step in range(1, STEPS + 1)}, "risers": [riser for rank in SEEN for riser in _risers(rank, high[rank])],
+        "phases": {"evaluation": _next(EVALUATED), "checkpoint save": _next(SAVED), "first optimizer step": [1]}}
     return {"moe_16ranks.json": (json.dumps(told, indent=1) + "\n").encode()}
 
 
@@ -29,6 +30,11 @@ def _steps(rank: int, chosen: Any) -> list[int]:
     """The steps in which the rank's experts are hot, by their load."""
     levels = HOT.get(rank % MODEL.expert_parallel, {})
     return sorted(step for load, steps in levels.items() if chosen(load) for step in steps)
+
+
+def _next(steps: tuple[int, ...]) -> list[int]:
+    """The steps whose readings have what happened after these."""
+    return [step + 1 for step in steps if step < STEPS]
 
 
 def _surges(rank: int) -> list[int]:
@@ -41,7 +47,7 @@ def _risers(rank: int, high: list[int]) -> list[dict[str, Any]]:
     for step in range(2, STEPS + 1):
         need, piece = level(rank, step) > level(rank, step - 1), step in PIECES.get(rank, {})
         if need or piece:
-            happened = (("evaluation", EVALUATED), ("checkpoint save", SAVED), ("high load", high), (_FREED, _surges(rank)))
+            happened = (("evaluation", _next(EVALUATED)), ("checkpoint save", _next(SAVED)), ("high load", high), (_FREED, _surges(rank)))
             found.append({"rank": rank, "step": step, "kind": "need" if need else "fragmentation",
                           "coincided": sorted(name for name, steps in happened if step in steps)})
     return found

@@ -46,7 +46,7 @@ def test_the_last_step_may_rise():
 
 def test_what_coincided_is_named():
     rows = _series([30, 33, 33, 36, 36, 40], [28, 31, 31, 31, 31, 31])
-    found = _risers(rows, job_events=[{"iteration": 4, "event": "checkpoint_saved"}],
+    found = _risers(rows, job_events=[{"iteration": 3, "event": "checkpoint_saved"}],
                     iterations=[{"iteration": step, "skipped": int(step == 1), "phase": "train"} for step in range(1, 7)],
                     memory_stats=[{"rank": 0, "iteration": step, "num_alloc_retries": int(step >= 6), "num_ooms": 0} for step in range(1, 7)])
     assert [(one.iteration, one.coincided) for one in found] == [

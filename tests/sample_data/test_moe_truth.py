@@ -108,3 +108,10 @@ def test_the_report_finds_the_fullest_rank_moving(report):
         rank: sum(fullest[step] == rank for step in judged) for rank in {fullest[step] for step in judged}}
     assert moved["moves"] == sum(fullest[one] != fullest[other] for one, other in pairwise(judged))
     assert {one["iteration"]: one["rank"] for one in moved["moved"]}.items() <= fullest.items()
+
+
+def test_the_report_finds_the_readings_of_each_phase(report):
+    found = {one["phase"]: (one["iteration"], one["rank"], one["readings"]) for one in report["phase_peaks"]}
+    planted = {phase: steps[0] for phase, steps in TRUTH["phases"].items()}
+    fullest = of_ranks(TRUTH["fullest"])
+    assert found == {phase: (step, fullest[step], len(moe.SEEN)) for phase, step in planted.items()}

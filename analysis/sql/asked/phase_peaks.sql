@@ -1,7 +1,8 @@
 -- The largest peak of each rank in each phase that is no plain training step, beside the rank's training peak. Over `attempt_steps`; parameters: $run,
 -- $run_index. A phase is told by the reading's own label, or by what the job logged: the first reading after an event (by line in one artifact, else by
--- iteration) holds what happened since. `exact` is false where the figure is only an upper bound: a maximum that did not rise there, or a first reading,
--- which spans everything since the start. Training peaks are those of steps that hold no such phase.
+-- iteration) holds what happened since; an evaluation or a save of unknown iteration did not happen before the first. `exact` is false where the
+-- figure is only an upper bound: a maximum that did not rise there, or a first reading, which spans everything since the start. Training peaks are
+-- those of steps that hold no such phase.
 WITH label AS (
     SELECT
         rank, iteration, artifact, line, LOWER(phase) AS label, COALESCE(source, '') AS source, scope = 'interval' OR max_allocated_bytes IS NULL AS own,
@@ -45,6 +46,7 @@ WITH label AS (
         COALESCE(iteration, -1) AS iteration, artifact, line
     FROM job_events
     WHERE run = $run AND run_index = $run_index
+        AND (iteration IS NOT NULL OR event NOT IN ('evaluation', 'checkpoint_saved', 'checkpoint_save_started'))
     UNION ALL
     SELECT 'evaluation', iteration, artifact, line
     FROM iterations

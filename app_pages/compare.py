@@ -13,8 +13,7 @@ from analysis.diff_rows import Change, Diff, Size
 from analysis.heat import BLUE, GREY, ORANGE
 from app_pages._shared import attempts, cursor, gib, lake_root, lake_version, place, safe, section, told_errors
 
-MARKS = 1_000
-"""Bars of one chart."""
+MARKS = 1_000  # bars of one chart
 _NAMED = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved",
           "outside_bytes": "outside torch", "device_used_bytes": "device used", "weight_and_optimizer_bytes": "weights and optimizer",
           "activation_bytes": "activations", "total_bytes": "total"}
@@ -83,7 +82,7 @@ def _changes(found: Diff) -> None:
         chart = alt.Chart(alt.InlineData(values=rows)).mark_bar(color=BLUE).encode(
             y=alt.Y("what:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)), x=alt.X("gib:Q", title="explains, GiB"),
             tooltip=["what:N", "from:N", "to:N", alt.Tooltip("gib:Q", format="+.2f"), alt.Tooltip("bytes:Q", format="+,")])
-        st.altair_chart(chart.properties(height=60 + 24 * len(rows)), alt="Bytes that each changed argument explains")
+        st.altair_chart(chart.properties(height=80 + 26 * len(rows)), alt="Bytes that each changed argument explains")
     st.dataframe([_change(one) for one in found.changes], hide_index=True, placeholder="-", key="changes",
                  column_config={"explains, GiB": st.column_config.NumberColumn(format="%+.2f")})
 
@@ -107,7 +106,7 @@ def _measured(found: Diff) -> None:
         x=alt.X("gib:Q", title="peak allocated, GiB"),
         color=alt.Color("side:N", title=None, scale=alt.Scale(domain=["before", "after"], range=[GREY, BLUE]), legend=alt.Legend(orient="bottom")),
         tooltip=["where:N", "side:N", alt.Tooltip("gib:Q", format=".2f"), alt.Tooltip("bytes:Q", format=",")])
-    st.altair_chart(chart.properties(height=120 + 34 * len(peaks[:MARKS // 2])), alt="Measured peak of each stage before and after")
+    st.altair_chart(chart.properties(height=150 + 44 * len(peaks[:MARKS // 2])), alt="Measured peak of each stage before and after")
     _sizes((*found.measured, *found.theory), "measured")
 
 
@@ -125,7 +124,7 @@ def _expected(found: Diff) -> None:
             tooltip=["where:N", "class:N", alt.Tooltip("gib:Q", format="+.2f"), alt.Tooltip("bytes:Q", format="+,")])
         zero = alt.Chart(alt.InlineData(values=[{"x": 0}])).mark_rule(color=ORANGE).encode(x="x:Q")
         heights = len({row["where"] for row in rows})
-        st.altair_chart(alt.layer(chart, zero).properties(height=160 + 28 * heights), alt="Change of each class of the expected peak")
+        st.altair_chart(alt.layer(chart, zero).properties(height=180 + 32 * heights), alt="Change of each class of the expected peak")
     _sizes(found.expected, "expected")
 
 

@@ -90,11 +90,13 @@ def _ratios(found: Fleet) -> None:
     if not found.ratios:
         st.info("No attempt has a measured rank beside a printed or an expected figure.", icon=":material/function:")
         return
-    rows = [{"family": row["family"], "against": row["against"], "ratio": float(row["ratio"]), "stages": row["stages"]} for row in found.ratios]
+    rows = [{"family": row["family"], "against": row["against"], "low": row["ratio"] - 0.025, "high": row["ratio"] + 0.025, "stages": row["stages"]}
+            for row in found.ratios]
     chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
-        x=alt.X("ratio:O", title="measured over theory", axis=alt.Axis(labelOverlap=True, format=".2f")), y=alt.Y("stages:Q", title="stages"),
+        x=alt.X("low:Q", bin="binned", title="measured over theory"), x2="high:Q", y=alt.Y("stages:Q", title="stages"),
         color=alt.Color("family:N", title=None, legend=alt.Legend(orient="bottom")),
-        tooltip=["family:N", alt.Tooltip("ratio:Q", format=".2f"), "stages:Q"]).properties(height=180, width=420)
+        tooltip=["family:N", alt.Tooltip("low:Q", title="from", format=".3f"), alt.Tooltip("high:Q", title="to", format=".3f"),
+                 "stages:Q"]).properties(height=200, width=420)
     st.altair_chart(chart.facet(column=alt.Column("against:N", title=None)), alt="How many stages measured how much over theory")
     st.caption("Each stage of each attempt counts once, by its fullest measured rank, in steps of 5 %; beyond 3 it counts at 3.")
 
@@ -110,7 +112,7 @@ def _near(found: Fleet) -> None:
     chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
         x=alt.X("day:O", title="day", axis=alt.Axis(labelOverlap=True)), y=alt.Y("ranks:Q", title="ranks"), order="order:Q",
         color=alt.Color("class:N", title=None, scale=alt.Scale(domain=order, range=list(_CLASSES.values())), legend=alt.Legend(orient="bottom")),
-        tooltip=["day:N", "class:N", "ranks:Q"]).properties(height=260)
+        tooltip=["day:N", "class:N", "ranks:Q"]).properties(height=340)
     st.altair_chart(chart, alt="Ranks of each class on each day")
     if not found.near_ranks:
         st.caption("No rank came near its limit.")
@@ -135,7 +137,7 @@ def _ooms(found: Fleet) -> None:
     chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
         y=alt.Y("where:N", title=None, sort=None), x=alt.X("errors:Q", title="errors"),
         color=alt.Color("case:N", title="case", scale=alt.Scale(scheme="tableau10"), legend=alt.Legend(orient="bottom")),
-        tooltip=["where:N", "case:N", "errors:Q"]).properties(height=110 + 24 * len({row["where"] for row in rows}))
+        tooltip=["where:N", "case:N", "errors:Q"]).properties(height=150 + 34 * len({row["where"] for row in rows}))
     st.altair_chart(chart, alt="Errors by stage and case")
     _table("ooms", found.ooms, lambda row: {
         "run": row["run"], "attempt": row["run_index"], "cluster": row["cluster"], "day": row["day"], "rank": _rank(row), "stage": row["stage"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,9 @@ def test_an_empty_lake_offers_to_bring_artifacts(tmp_path, monkeypatch):
     app = page(str(tmp_path / "none"), monkeypatch)
     assert not app.exception
     assert app.info[0].value == "No run in this lake yet."
+
+
+def test_no_constant_of_the_script_is_shown():
+    """Streamlit writes every bare string of a page's script: only the module's docstring, which it leaves out, may stand alone."""
+    body = ast.parse((ROOT / "app_pages" / "compare.py").read_text(encoding="utf-8")).body[1:]
+    assert [one.lineno for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)] == []

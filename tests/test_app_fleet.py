@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,9 @@ def test_the_page_and_sql_agree_on_verdicts(lake):
     connection = connect(Lake(lake))
     assert fleet(connection.cursor(), Filters()).verdicts == {
         row["verdict"]: row["n"] for row in records(connection, "SELECT verdict, COUNT(*) AS n FROM fleet_runs GROUP BY verdict")}
+
+
+def test_no_constant_of_the_script_is_shown():
+    """Streamlit writes every bare string of a page's script: only the module's docstring, which it leaves out, may stand alone."""
+    body = ast.parse((ROOT / "app_pages" / "fleet.py").read_text(encoding="utf-8")).body[1:]
+    assert [one.lineno for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)] == []

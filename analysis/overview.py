@@ -34,6 +34,7 @@ from analysis.rank_layout import sizes_of
 from analysis.reconcile import Expected, expected_of, ledger_of
 from analysis.rows import Branch, Configuration, HighLoad, Overview, Rank, Reject, Source, Theory
 from analysis.run_facts import MODEL_ARGUMENTS, SIZE_ARGUMENTS, arguments_and_lines, arguments_of, configuration, record_counts, steps_before
+from analysis.scope import Window, remembered, scoped
 from analysis.stage_table import stage_table, surpluses
 from analysis.staircase import staircase
 from analysis.theory.arguments import native_args
@@ -48,7 +49,12 @@ if TYPE_CHECKING:
 REJECTS_SHOWN = 20
 _RANKS = """
 SELECT
-    headroom.*, COALESCE(piece.path, headroom.artifact) AS path, COALESCE(peak_piece.path, headroom.peak_artifact) AS peak_path
+    headroom.rank, headroom.rank_label, headroom.pp, headroom.tp, headroom.cp, headroom.ep, headroom.dp, headroom.iteration, headroom.scope,
+    headroom.records, headroom.allocated_bytes, headroom.max_allocated_bytes, headroom.reserved_bytes, headroom.max_reserved_bytes,
+    headroom.device_used_bytes, headroom.outside_bytes, headroom.outside_source, headroom.capacity_bytes, headroom.capacity_source,
+    headroom.peak_bytes, headroom.soft_headroom_bytes, headroom.hard_headroom_bytes, headroom.headroom_bound_bytes, headroom.peak_iteration,
+    headroom.peak_phase, headroom.line, headroom.peak_line, COALESCE(piece.path, headroom.artifact) AS path,
+    COALESCE(peak_piece.path, headroom.peak_artifact) AS peak_path
 FROM rank_headroom AS headroom
 LEFT JOIN artifacts AS piece ON piece.artifact = headroom.artifact
 LEFT JOIN artifacts AS peak_piece ON peak_piece.artifact = headroom.peak_artifact
@@ -87,19 +93,34 @@ _NO_COMMUNICATION = "no line and no setting of NCCL, RCCL or HCCL in the artifac
 _ARTIFACTS = "SELECT DISTINCT path FROM artifacts WHERE run = ? ORDER BY path"
 
 
-def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None, *, capacity: Capacity | None = None) -> Overview:
-    """Everything about one attempt (default: the last); `capacity` wins over the artifacts'. Raises LedgerError for an unknown run or attempt."""
+def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None, *, capacity: Capacity | None = None,
+             records_at_most: int | None = None) -> Overview:
+    """Everything about one attempt (default: the last); `capacity` wins over the artifacts'. Raises LedgerError for an unknown run or attempt.
+
+    With `records_at_most` a long attempt is judged by its last steps, and its coverage says so (`analysis.scope`); without, by all.
+    """
     attempts = attempts_of(connection, run, run_index)
     run_index = attempts[-1] if run_index is None else run_index
+    with scoped(connection, run, run_index, records_at_most) as window:
+        return _overview(connection, run, run_index, attempts, capacity, window)
+
+
+def _overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, attempts: tuple[int, ...], capacity: Capacity | None,
+              window: Window | None) -> Overview:
     facts = configuration(connection, run, run_index)
     ranks = ranks_of(connection, run, run_index, capacity, facts.gpu_name)
     covered = coverage(connection, run, run_index, tuple(rank.rank for rank in ranks if rank.rank is not None))
+    counts = record_counts(connection, run, run_index)
+    if window:
+        covered = replace(covered, sentence=f"{covered.sentence}; {window.sentence}")
+        counts["rank_memory"] = window.records
     snapshots = run_snapshots(connection, run)
     ooms = oom_table(connection, run, run_index, snapshots)
     with attempt_steps(connection, run, run_index):
         loads, top, phases = high_loads(connection), fullest(connection), phase_peaks(connection, run, run_index)
         far, far_stage = stage_tail(connection, ranks)
         near = near_limits(connection, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
+        near = remembered(near, ranks) if window else near
         risers = staircase(connection, run, run_index, {one.rank: one.steps for one in loads})
     args = arguments_of(connection, run, run_index)
     stages = stage_table(ranks, args)
@@ -115,7 +136,7 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
                                               for row in rejected[:REJECTS_SHOWN]),
         not_measurable=_not_measurable(connection, run, run_index, ranks, facts, theory) | _not_risen(ranks, loads, top)
         | ({"logits": logits.reason} if logits.verdict == "not_measurable" else {}),
-        devices=devices, records=record_counts(connection, run, run_index), high_loads=loads, risers=risers, logits=logits,
+        devices=devices, records=counts, high_loads=loads, risers=risers, logits=logits,
         fullest=top, snapshots=snapshots, phase_peaks=phases, tail=far, tail_stage=far_stage)
     found = replace(found, load_proxies=() if loads else load_proxies(connection, run, run_index),
                     communication=(shown := communication(connection, run, run_index, ranks, args)),

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _NAMES = ("world_size", "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
           "expert_tensor_parallel_size", "data_parallel_size", "use_tp_pp_dp_mapping", "order", "gtp_weight_remat_size")
 _ERAS = ("current", "core_0.9")
-RANK_TABLES = ("rank_memory", "memory_stats", "oom_events", "memory_summary", "device_memory", "expert_load", "snapshots", "nccl_communicators",
-               "nccl_allocations", "environment", "job_events")
+RANK_TABLES = ("rank_memory", "rank_day", "memory_stats", "oom_events", "memory_summary", "device_memory", "expert_load", "snapshots",
+               "nccl_communicators", "nccl_allocations", "environment", "job_events")
 """Tables whose rows name the rank they come from."""
 
 _AXES = (("tp", "dense", "tp"), ("cp", "dense", "cp"), ("ep", "expert", "ep"), ("etp", "expert", "tp"), ("dp", "dense", "dp"), ("pp", "dense", "pp"))

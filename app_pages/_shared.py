@@ -16,6 +16,7 @@ import streamlit as st
 from analysis.capacity import given_capacity
 from analysis.overview import overview
 from analysis.rows import Overview, Source
+from analysis.scope import RECORDS_TO_LOOK_AT, listed
 from app_pages._lakes import lake_root, own_root
 from app_pages._upload import SPOOL
 from ingest.errors import LedgerError
@@ -64,7 +65,9 @@ def cursor() -> duckdb.DuckDBPyConnection:
 def _attempts(root: str, version: str) -> list[dict[str, Any]]:
     from analysis.database import records
 
-    return records(_database(root, version).cursor(), _RUNS)
+    own = _database(root, version).cursor()
+    with listed(own):
+        return records(own, _RUNS)
 
 
 def attempts() -> list[dict[str, Any]]:
@@ -83,7 +86,7 @@ def run_names(own: bool = True) -> set[str]:
 @st.cache_data(max_entries=64, show_spinner="Reading the run")
 def _overview(root: str, version: str, run: str, run_index: int, capacity: str) -> Overview:
     given = given_capacity(capacity) if capacity else None
-    return overview(_database(root, version).cursor(), run, run_index, capacity=given)
+    return overview(_database(root, version).cursor(), run, run_index, capacity=given, records_at_most=RECORDS_TO_LOOK_AT)
 
 
 def chosen_overview() -> Overview:

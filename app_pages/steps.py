@@ -10,6 +10,7 @@ import streamlit as st
 from analysis.heat import BLUE, GIB, ORANGE
 from analysis.outlook import FARTHEST, outlook
 from analysis.rows import Near, Overview
+from analysis.scope import RECORDS_TO_LOOK_AT
 from analysis.step_heat import step_heat
 from analysis.verdict import size_text
 from app_pages._shared import chosen_overview, cursor, gib, place, safe, section
@@ -72,7 +73,7 @@ def _fullest(found: Overview) -> None:
 
 def _heat(found: Overview) -> None:
     section("What was left, rank by step")
-    cells = step_heat(cursor(), found.run, found.run_index, found.ranks)
+    cells = step_heat(cursor(), found.run, found.run_index, found.ranks, RECORDS_TO_LOOK_AT)
     if not cells:
         st.info("No step has a peak beside a known headroom: log memory every step and --log-device-memory-used.", icon=":material/grid_off:")
         return

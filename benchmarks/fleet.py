@@ -1,4 +1,4 @@
-"""Write the lake of a made fleet: 10,000 devices over 90 days, as many records of `rank_memory` as asked, compact and sorted as a nightly `compact` leaves it.
+"""Write the lake of a made fleet: 10,000 devices over 90 days, any number of records of `rank_memory`, as a nightly `compact` leaves it.
 
 The rows do not go through a parser: the question is what the lake, its rollups and its queries do at a size that no log here has. Files are written
 as `compact` leaves them, in parts whose memory does not grow with the lake; `artifacts` comes last, as in an ingest.

@@ -38,10 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """List every attempt."""
     from analysis.database import connect, records
+    from analysis.scope import listed
     from cli.opening import lake_of
     from cli.table import table
 
-    found = records(connect(lake_of(arguments.lake)), _QUERY)
+    connection = connect(lake_of(arguments.lake))
+    with listed(connection):
+        found = records(connection, _QUERY)
     if arguments.format == "json":
         print(json.dumps(found, indent=1, default=lambda value: value.isoformat()))
     elif not found:

@@ -2,6 +2,7 @@
 -- mixed radix, so that a digit is the rank over the axis's stride, modulo its size.
 WITH seen AS (
     SELECT run, run_index, rank FROM rank_memory WHERE rank >= 0
+    UNION SELECT run, run_index, rank FROM rank_day WHERE rank >= 0
     UNION SELECT run, run_index, rank FROM memory_stats WHERE rank >= 0
     UNION SELECT run, run_index, rank FROM oom_events WHERE rank >= 0
     UNION SELECT run, run_index, rank FROM memory_summary WHERE rank >= 0

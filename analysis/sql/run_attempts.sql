@@ -14,12 +14,15 @@ WITH named AS (
     UNION SELECT run, run_index, rank AS rank FROM nccl_allocations
     UNION SELECT run, run_index, rank AS rank FROM nccl_communicators
     UNION SELECT run, run_index, rank AS rank FROM snapshots
+    UNION SELECT run, run_index, rank AS rank FROM rank_day
 ), attempt AS (
     SELECT run, run_index, COUNT(rank) AS ranks_seen FROM named GROUP BY run, run_index
 ), measured_count AS (
-    SELECT run, run_index, COUNT(DISTINCT rank) AS ranks_measured
-    FROM rank_memory
-    WHERE rank IS NOT NULL AND COALESCE(valid, TRUE)
+    SELECT run, run_index, COUNT(rank) AS ranks_measured
+    FROM (
+        SELECT run, run_index, rank FROM rank_memory WHERE COALESCE(valid, TRUE)
+        UNION SELECT run, run_index, rank FROM rank_day WHERE records > 0
+    ) AS measured
     GROUP BY run, run_index
 ), steps AS (
     SELECT

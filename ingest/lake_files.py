@@ -7,6 +7,8 @@ is spent on them. Needs fsspec, whose class DuckDB insists on; the reading itsel
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +17,48 @@ from deltalake.fs import DeltaStorageHandler
 from fsspec import AbstractFileSystem
 
 SCHEME = "lake"
+
+
+class RangeFile:
+    """One file, read by many threads: DuckDB seeks and then reads, from several threads on one handle, so each thread has a position of its own.
+
+    Not a `threading.local`: for Python such a thread begins anew with every call.
+    """
+
+    closed = False
+
+    def __init__(self, store: DeltaStorageHandler, name: str, size: int) -> None:
+        self._store, self._name, self.size = store, name, size
+        self._positions: dict[int, int] = {}
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move this thread's position (bytes)."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self.tell(), os.SEEK_END: self.size}[whence]
+        self._positions[threading.get_ident()] = start + offset
+        return start + offset
+
+    def tell(self) -> int:
+        """This thread's position in bytes."""
+        return self._positions.get(threading.get_ident(), 0)
+
+    def read(self, size: int = -1) -> bytes:
+        """Bytes from this thread's position on."""
+        start = self.tell()
+        wanted = self.size - start if size < 0 else min(size, self.size - start)
+        if wanted <= 0:
+            return b""
+        with self._store.open_input_file(self._name) as reader:
+            reader.seek(start)
+            found = bytes(reader.read(wanted))
+        self.seek(start + len(found))
+        return found
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def close(self) -> None:
+        """Nothing is held open between two reads."""
 
 
 class LakeFiles(AbstractFileSystem):  # type: ignore[misc]
@@ -58,8 +102,7 @@ class LakeFiles(AbstractFileSystem):  # type: ignore[misc]
     def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
         if mode != "rb":
             raise PermissionError(f"the files of a lake are read only: {path}")
-        self._size(path)
-        return self._store().open_input_file(self._strip_protocol(path))
+        return RangeFile(self._store(), self._strip_protocol(path), self._size(path))
 
     def _store(self) -> DeltaStorageHandler:
         """One connection pool for all files; made anew where files were named since, because it is told their sizes once."""

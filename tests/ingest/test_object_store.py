@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
@@ -26,6 +27,7 @@ __all__ = ["toy"]
 
 SCRIPT = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from ingest import units
 from ingest.pipeline import ingest
@@ -105,6 +107,9 @@ def test_verbs_work_on_an_address(store: str, capsys: pytest.CaptureFixture[str]
     assert main(["report", "oom_run", "--lake", store]) == 0
     assert main(["runs", "--lake", store]) == 0
     assert main(["sql", "SELECT COUNT(*) AS n FROM oom_events", "--lake", store, "--format", "csv"]) == 0
+    assert main(["check", "oom_run", "--lake", store]) == 1
+    assert main(["plan", "oom_run", "--lake", store]) == 0
+    assert main(["compact", "--lake", store]) == 0
     assert main(["doctor", "--lake", store]) == 0
     printed = capsys.readouterr()
     assert (store in printed.out, printed.err) == (True, "")
@@ -140,6 +145,28 @@ def test_the_file_system_gives_the_named_files_only_and_takes_none(store: str, f
     with pytest.raises(PermissionError):
         reader.open(uri, "wb")
     assert lake.addresses("rank_memory") == [uri.replace("lake://", f"{store}/")]
+
+
+def test_threads_that_share_a_file_do_not_move_each_others_position(store: str, folder: Path, toy: Toy) -> None:
+    """The engine seeks and reads from several threads on one handle; one of them may close it first."""
+    ingest([folder], store, workers=1)
+    lake = Lake(store)
+    (uri,), reader = lake.uris("rank_memory"), lake.file_system()
+    assert reader is not None
+    file = reader.open(uri, "rb")
+    whole = file.read()
+
+    def ranges(start: int) -> bool:
+        right = True
+        for at in range(start, len(whole), 97):
+            file.seek(at)
+            right = right and file.read(53) == whole[at:at + 53]
+        file.close()
+        return right
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ranges, range(0, 800, 100)))
+    assert (file.seek(-4, os.SEEK_END), file.read(), file.read(1)) == (len(whole) - 4, b"PAR1", b"")
 
 
 def test_a_lost_log_in_an_object_store_is_told(store: str, folder: Path, toy: Toy) -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 import pickle
 from itertools import accumulate
+from pathlib import Path
 
 import pytest
 
@@ -106,3 +107,14 @@ def test_a_segment_without_a_block_in_use_was_given_back_before_the_request_fail
         loaded = pickle.loads(gzip.decompress((SAMPLES / run / TRUTH[run]["snapshot"]).read_bytes()))
         assert not [one for one in loaded["segments"] if one["segment_pool_id"] == (0, 0) and one["active_size"] == 0]
         assert oom_cases.CASES[run]().account.whole == 0
+
+
+def test_every_finding_links_to_a_line_that_exists_and_the_error_to_its_own(report):
+    _, found = report
+    for one in [place for finding in found["findings"] for place in finding["evidence"]] + found["oom"][0]["evidence"]:
+        path = Path(one["artifact"])
+        if path.suffix == ".log":
+            assert 1 <= one["line"] <= len(path.read_text().splitlines())
+    told = [one for one in found["oom"][0]["evidence"] if one["artifact"].endswith(".log")]
+    line = Path(told[0]["artifact"]).read_text().splitlines()[told[0]["line"] - 1]
+    assert any(word in line for word in ("out of memory", "Failed to CUDA calloc", "oom_kill"))

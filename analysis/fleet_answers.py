@@ -1,13 +1,15 @@
 """What the page Fleet shows: the views on history asked for the attempts that its filters choose, each picture already summed up by SQL.
 
-The chosen attempts are worked out once, as a temporary table of the cursor; the questions of `analysis/sql/asked/fleet_*` join it. No answer grows
-with the records: days, bins of ratios, devices and hosts are counted in the engine, and lists of runs and ranks are cut, worst first.
+`History` works the views out once, into temporary tables of its own cursor: a temporary table stands before the view of its name, inside views
+too, so that each view is built on those before it. A change of a filter then asks small tables. No answer grows with the records: days,
+bins of ratios, devices and hosts are counted in the engine, and lists of runs and ranks are cut, worst first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from analysis.database import asked_text, records
@@ -20,11 +22,22 @@ RUNS_SHOWN = 2_000
 DAYS_SHOWN = 400
 VERDICTS = ("oom", "near", "undetermined", "insufficient", "unknown", "clear")
 """Worst first."""
-NOT_TOLD = "not told"
+_KEPT = ("fleet_attempts", "fleet_grid", "fleet_ranks", "fleet_runs", "fleet_ratio", "fleet_outside_torch", "fleet_oom", "fleet_drift")
+"""Views kept whole, each after those it reads: a row a rank at most."""
+_SUMMED = {"near_days": "fleet_kept_days", "near_ranks": "fleet_kept_near"}
+"""What is kept of the days."""
+_QUESTIONS = ("ratios", "days", "near_ranks", "ooms", "drifts", "hardware", "hosts")
 _OPTIONS = """
 SELECT DISTINCT cluster, COALESCE(family, 'not told') AS family, COALESCE(gpu, 'not told') AS gpu,
     SUBSTRING(CAST(first_day AS STRING), 1, 7) AS first_month, SUBSTRING(CAST(last_day AS STRING), 1, 7) AS last_month
 FROM fleet_runs
+"""
+_VERDICTS = "SELECT verdict, COUNT(*) AS n, SUM(ranks_measured) AS ranks FROM chosen GROUP BY verdict"
+_RUNS = f"""
+SELECT * FROM chosen
+ORDER BY CASE verdict {" ".join(f"WHEN '{verdict}' THEN {at}" for at, verdict in enumerate(VERDICTS))} END, soft_headroom_bytes NULLS LAST,
+    cluster, run, run_index
+LIMIT {RUNS_SHOWN}
 """
 
 
@@ -55,31 +68,41 @@ class Fleet:
     hosts: tuple[Row, ...]
 
 
-def options(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
-    """What each filter can be, from the runs there are; months between the first and last day of any."""
-    rows = records(connection, _OPTIONS)
-    found = {name: sorted({row[name] for row in rows}) for name in ("cluster", "family", "gpu")}
-    months = {month for row in rows if row["first_month"] for month in _months(row["first_month"], row["last_month"])}
-    return {**found, "month": sorted(months, reverse=True)}
+class History:
+    """The views of one moment of a lake, worked out; its answers may be asked from several threads, one at a time."""
 
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """`connection` is a cursor for this alone."""
+        self._connection = connection
+        self._lock = Lock()
+        for name in _KEPT:
+            connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {name}")
+        for name, text in _SUMMED.items():
+            connection.execute(f"CREATE TEMP TABLE {name} AS {asked_text(text)}")
 
-def fleet(connection: duckdb.DuckDBPyConnection, filters: Filters) -> Fleet:
-    """Every answer for the attempts that `filters` choose."""
-    given = {name: getattr(filters, name) for name in ("cluster", "month", "family", "gpu")}
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {asked_text('fleet_chosen')}", given)
-    try:
-        order = " ".join(f"WHEN '{verdict}' THEN {at}" for at, verdict in enumerate(VERDICTS))
-        runs = records(connection, f"SELECT * FROM chosen ORDER BY CASE verdict {order} END, soft_headroom_bytes NULLS LAST, cluster, run, run_index "
-                                   f"LIMIT {RUNS_SHOWN}")
-        verdicts = records(connection, "SELECT verdict, COUNT(*) AS n, SUM(ranks_measured) AS ranks FROM chosen GROUP BY verdict")
-        asked = {name: tuple(records(connection, text := asked_text(f"fleet_{name}"), {"month": filters.month} if "$month" in text else {}))
-                 for name in ("ratios", "days", "near_ranks", "ooms", "drifts", "hardware", "hosts")}
-    finally:
-        connection.execute("DROP TABLE IF EXISTS chosen")
-    counts = {row["verdict"]: int(row["n"]) for row in verdicts}
-    kept = sorted({row["day"] for row in asked["days"]})[-DAYS_SHOWN:]
-    days = tuple(row for row in asked["days"] if row["day"] >= kept[0]) if kept else ()
-    return Fleet(sum(counts.values()), int(sum(row["ranks"] for row in verdicts)), counts, tuple(runs), **{**asked, "days": days})
+    def options(self) -> dict[str, list[str]]:
+        """What each filter can be, from the runs there are; months between the first and last day of any."""
+        with self._lock:
+            rows = records(self._connection, _OPTIONS)
+        found = {name: sorted({row[name] for row in rows}) for name in ("cluster", "family", "gpu")}
+        months = {month for row in rows if row["first_month"] for month in _months(row["first_month"], row["last_month"])}
+        return {**found, "month": sorted(months, reverse=True)}
+
+    def fleet(self, filters: Filters) -> Fleet:
+        """Every answer for the attempts that `filters` choose."""
+        given = {name: getattr(filters, name) for name in ("cluster", "month", "family", "gpu")}
+        with self._lock:
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {asked_text('fleet_chosen')}", given)
+            runs, verdicts = records(self._connection, _RUNS), records(self._connection, _VERDICTS)
+            asked = {name: tuple(self._answer(name, filters.month)) for name in _QUESTIONS}
+        counts = {row["verdict"]: int(row["n"]) for row in verdicts}
+        kept = sorted({row["day"] for row in asked["days"]})[-DAYS_SHOWN:]
+        days = tuple(row for row in asked["days"] if row["day"] >= kept[0]) if kept else ()
+        return Fleet(sum(counts.values()), int(sum(row["ranks"] for row in verdicts)), counts, tuple(runs), **{**asked, "days": days})
+
+    def _answer(self, name: str, month: str | None) -> list[Row]:
+        text = asked_text(f"fleet_{name}")
+        return records(self._connection, text, {"month": month} if "$month" in text else {})
 
 
 def _months(first: str, last: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import streamlit as st
 
-from analysis.fleet_answers import RUNS_SHOWN, VERDICTS, Filters, Fleet, Row, fleet, options
+from analysis.fleet_answers import RUNS_SHOWN, VERDICTS, Filters, Fleet, History, Row
 from analysis.heat import BLUE, GREY, ORANGE, SKY
 from app_pages._shared import cursor, gib, lake_root, lake_version, safe, section, told_errors
 
@@ -26,8 +26,8 @@ def show() -> None:
         st.page_link("app_pages/start.py", label="Bring the artifacts of a run", icon=":material/upload_file:")
         return
     with told_errors():
-        filters = _filters(_options(lake_root(), lake_version()))
-        found = _fleet(lake_root(), lake_version(), filters)
+        history = _history(lake_root(), lake_version())
+        found = history.fleet(_filters(history.options()))
     if not found.attempts:
         st.info("No run fits these filters.", icon=":material/filter_alt_off:")
         return
@@ -40,14 +40,9 @@ def show() -> None:
     _hardware(found)
 
 
-@st.cache_data(max_entries=8, show_spinner=False)
-def _options(root: str, version: str) -> dict[str, list[str]]:
-    return options(cursor())
-
-
-@st.cache_data(max_entries=32, show_spinner="Asking the fleet")
-def _fleet(root: str, version: str, filters: Filters) -> Fleet:
-    return fleet(cursor(), filters)
+@st.cache_resource(max_entries=2, show_spinner="Asking the fleet")
+def _history(root: str, version: str) -> History:
+    return History(cursor())
 
 
 def _filters(choices: dict[str, list[str]]) -> Filters:

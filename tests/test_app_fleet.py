@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from analysis.database import connect, records
-from analysis.fleet_answers import Filters, fleet, options
+from analysis.fleet_answers import Filters, History
 from ingest.lake import Lake
 from ingest.pipeline import ingest
 from tests.analysis.fleet_made import Fleet
@@ -91,9 +91,9 @@ def planted() -> Fleet:
 
 
 def test_answers_of_a_planted_fleet():
-    connection = planted().connection()
-    assert options(connection) == {"cluster": ["east", "west"], "family": ["dense"], "gpu": ["80 GiB device"], "month": ["2026-11", "2026-10"]}
-    found = fleet(connection, Filters())
+    history = History(planted().connection())
+    assert history.options() == {"cluster": ["east", "west"], "family": ["dense"], "gpu": ["80 GiB device"], "month": ["2026-11", "2026-10"]}
+    found = history.fleet(Filters())
     assert (found.attempts, found.verdicts) == (30, {"oom": 3, "near": 9, "clear": 18})
     assert [row["verdict"] for row in found.runs[:4]] == ["oom", "oom", "oom", "near"]
     assert sum(row["ranks"] for row in found.days if row["near_class"] == "stable") == 10
@@ -101,20 +101,21 @@ def test_answers_of_a_planted_fleet():
     assert sum(row["stages"] for row in found.ratios if row["against"] == "over printed") == 30
     assert {row["cluster"]: row["attempts"] for row in found.hardware} == {"east": 15, "west": 15}
     assert [row["peak_change_bytes"] for row in found.drifts] == [2 * GIB] * 28
+    assert history.fleet(Filters()) == found
 
 
 def test_a_month_and_a_cluster_choose_their_runs():
-    connection = planted().connection()
-    found = fleet(connection, Filters(cluster="east", month="2026-11"))
+    history = History(planted().connection())
+    found = history.fleet(Filters(cluster="east", month="2026-11"))
     assert {row["day"].month for row in found.days} == {11}
     assert {(row["cluster"], row["first_day"].month) for row in found.runs} == {("east", 11)}
     assert found.attempts == len(found.runs) == 7
-    assert fleet(connection, Filters(gpu="none such")).attempts == 0
+    assert history.fleet(Filters(gpu="none such")).attempts == 0
 
 
 def test_the_page_and_sql_agree_on_verdicts(lake):
     connection = connect(Lake(lake))
-    assert fleet(connection.cursor(), Filters()).verdicts == {
+    assert History(connection.cursor()).fleet(Filters()).verdicts == {
         row["verdict"]: row["n"] for row in records(connection, "SELECT verdict, COUNT(*) AS n FROM fleet_runs GROUP BY verdict")}
 
 

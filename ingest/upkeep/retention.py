@@ -168,10 +168,12 @@ class _Retention:
         return counted if stored.replace(self.lake, table, files, added) else removed
 
     def _take_going(self, table: str, query: str) -> int:
-        """The temporary table `going`: old pieces of some files that days hold; how many rows of old pieces do not go."""
+        """The temporary table `going`: old pieces of some files that days hold, or that have nothing to hold; how many rows of old pieces stay."""
+        nothing = "FALSE" if table in EVENTS else f"artifact NOT IN (SELECT artifact FROM ({query}) WHERE COALESCE(valid, TRUE))"
         self.connection.execute(f"""
             CREATE OR REPLACE TEMP TABLE going AS
-            SELECT DISTINCT artifact FROM ({query}) WHERE artifact IN (SELECT artifact FROM old) AND artifact IN (SELECT artifact FROM summed)""")
+            SELECT DISTINCT artifact FROM ({query})
+            WHERE artifact IN (SELECT artifact FROM old) AND (artifact IN (SELECT artifact FROM summed) OR {nothing})""")
         if table == "rank_memory":
             self.connection.execute(_UNCOUNTED.format(rows=query))
         return self._count(f"SELECT 1 FROM ({query}) WHERE artifact IN (SELECT artifact FROM old) AND artifact NOT IN (SELECT artifact FROM going)")

@@ -105,6 +105,17 @@ def test_records_that_no_day_holds_stay(fleet: Fleet) -> None:
     assert counts(fleet.lake, fleet.now + DAYS) == (old, new)
 
 
+def test_records_that_cannot_be_true_need_no_day(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    keys: dict[str, Any] = {"run": "r", "run_index": 0, "artifact": "s:0-9~0", "month": "2026-01", "cluster": "c"}
+    rows = pa.Table.from_pylist([{**keys, "rank": 0, "valid": False}], schema=arrow_schema("rank_memory"))
+    batch = Batch(expected={"s": None}, tables={"rank_memory": [rows]})
+    batch.artifacts.append({**keys, "source": "s", "path": "p", "start_bytes": 0, "end_bytes": 9, "status": "closed",
+                            "ingested_at": datetime(2026, 1, 1)})
+    lake.commit(batch)
+    assert applied(lake, Keep(raw=30 * DAYS), datetime(2026, 3, 1))["rank_memory"] == Removed("rank_memory", "raw", 1, 0, 1)
+
+
 def test_events_go_where_their_peaks_are_known(tmp_path: Path) -> None:
     lake, batch = Lake(tmp_path), Batch()
     for source in ("known", "unknown"):

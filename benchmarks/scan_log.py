@@ -42,7 +42,7 @@ def ours(path: Path) -> Counts:
     waiting = [Job("benchmark", str(path), str(path), None, "benchmark", size, 0, "", "")]
     counts: dict[str, int] = dict.fromkeys(MARKS, 0)
     while waiting:
-        outcome = read_unit(waiting, Place("2026-09", "benchmark"))
+        outcome = read_unit(waiting, Place("2026-09"))
         assert not outcome.problems, outcome.problems
         for table, parts in outcome.tables.items():
             counts[table] = counts.get(table, 0) + sum(part.num_rows for part in parts)

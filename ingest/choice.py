@@ -27,6 +27,8 @@ class Choice:
 
     def takes(self, path: str) -> bool:
         """By its absolute path."""
+        if not self.include and not self.exclude:
+            return True
         paths = list(_spellings(path))
         if self.include and not any(one.match(spelling) is not None for one in self.include for spelling in paths):
             return False

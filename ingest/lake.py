@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 PARTITION = ["month", "cluster"]
 _TRIES = 60
+_COMMITS_A_CHECKPOINT = "20"
+"""A commit of ten thousand growing files names twenty thousand transactions, and each since the last checkpoint costs ten milliseconds to open."""
+
 _ENDINGS = {"closed": "", "tail": "#tail", "quarantined": "#quarantined"}
 
 
@@ -254,7 +257,7 @@ class Lake:
             try:
                 DeltaTable.create(
                     self._address(table), schema=arrow_schema(table), mode="ignore", partition_by=PARTITION, description=BY_NAME[table].grain,
-                    storage_options=self._options,
+                    storage_options=self._options, configuration={"delta.checkpointInterval": _COMMITS_A_CHECKPOINT},
                 )
             except (OSError, TableNotFoundError) as error:  # the latter: its folder cannot be made
                 raise _unwritable(self.root, error) from error

@@ -47,7 +47,6 @@ class Place:
     records that name none."""
 
     month: str
-    cluster: str = "default"
     snapshot_detail: str = "full"
     rank: int | None = None
 

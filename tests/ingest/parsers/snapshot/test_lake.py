@@ -143,7 +143,7 @@ def test_larger_than_the_window_of_a_unit(tmp_path: Path) -> None:
     units = [[job]]
     outcomes = []
     while units:
-        outcomes.append(read_unit(units.pop(), Place("2025-01", "default")))
+        outcomes.append(read_unit(units.pop(), Place("2025-01")))
         units += [outcomes[-1].remaining] if outcomes[-1].remaining else []
     assert len(outcomes) > 2
     assert [piece["status"] for outcome in outcomes for piece in outcome.artifacts] == ["closed"]

@@ -6,10 +6,11 @@ catalogue of actions.
 
 from __future__ import annotations
 
-from analysis.findings import communication, died, measuring, near, settings, stages
+from analysis.findings import communication, died, layout, measuring, near, settings, stages
 from analysis.findings.model import SEVERITIES, Finding, Rule, Seen
 
-RULES: tuple[Rule, ...] = (*died.RULES, *near.RULES, *stages.RULES, *settings.RULES, *communication.RULES, *measuring.RULES)
+RULES: tuple[Rule, ...] = (*died.RULES, *near.RULES, *stages.RULES, *settings.RULES, *communication.RULES, *layout.RULES,
+                           *measuring.RULES)
 
 
 def findings(seen: Seen) -> tuple[Finding, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from analysis.findings.model import Advice, Seen, Useless
 
 Change = Callable[[Seen], Mapping[str, Any]]
+_SEVERAL_BYTES = 2 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,55 @@ def _layers_per_stage(seen: Seen) -> int:
     return max(1, seen.number("num_layers", 0) // max(1, seen.number("pipeline_model_parallel_size")))
 
 
+def _later_stages(seen: Seen) -> str | None:
+    """1F1B keeps as many micro-batches on the first stage as there are stages: more stages take from a rank's layers what they add in flight."""
+    full = max((rank for rank in seen.overview.ranks if rank.peak_bytes), key=lambda rank: rank.peak_bytes or 0, default=None)
+    count, stages = seen.overview.configuration.num_microbatches or 0, seen.number("pipeline_model_parallel_size")
+    if full is None or full.stage != 0 or stages < 2 or count < stages:
+        return None
+    return "the first stage is the fullest: under 1F1B its activations in flight stay the same however many stages there are"
+
+
+def _offloading(seen: Seen) -> str | None:
+    on = seen.on("fine_grained_activation_offloading") or seen.on("cpu_offloading")
+    return "activations are offloaded already" if on else None
+
+
+def _precision_aware(seen: Seen) -> str | None:
+    """Lower precision of the states, only where they still hold several GiB on a rank after sharding."""
+    if seen.on("use_precision_aware_optimizer"):
+        return "the optimizer is precision-aware already"
+    stages = seen.overview.ledger.expected.stages if seen.overview.ledger else {}
+    held = max((row.classes.get("optimizer", 0) for row in stages.values()), default=None)
+    return None if held is None or held >= _SEVERAL_BYTES else "the optimizer's states are small after sharding"
+
+
+def _max_split(seen: Seen) -> str | None:
+    if "max_split_size_mb" in _allocator(seen):
+        return "max_split_size_mb is set already"
+    return "expandable segments are in force: together they are a known bad pair" if _expandable(seen) else None
+
+
+def _cublas(seen: Seen) -> str | None:
+    return "CUBLAS_WORKSPACE_CONFIG is set already" if seen.environment.get("CUBLAS_WORKSPACE_CONFIG") else None
+
+
+def _virtual(seen: Seen) -> str | None:
+    return "the stages are interleaved already" if seen.number("virtual_pipeline_model_parallel_size") > 1 else _one_stage(seen)
+
+
+def _overlapping(seen: Seen) -> str | None:
+    return "gradients and parameters overlap already" if seen.on("overlap_grad_reduce") and seen.on("overlap_param_gather") else None
+
+
+def _less_recompute(seen: Seen) -> str | None:
+    return None if seen.args.get("recompute_granularity") in ("full", "selective") else "nothing is recomputed"
+
+
+def _no_effect(reason: str) -> Callable[[Seen], str | None]:
+    return lambda seen: reason
+
+
 def _one_stage(seen: Seen) -> str | None:
     return "there is one stage" if seen.number("pipeline_model_parallel_size") == 1 else None
 
@@ -132,11 +182,12 @@ ACTIONS: dict[str, Action] = {one.id: one for one in (
            lambda seen: {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1, "recompute_modules": None},
            _full),
     Action("offload_activations", "offload activations to the host (fine-grained activation offloading)", "none",
-           "PCIe: bytes a step over 32 to 64 GB/s", "a setting", "the copies outlast the layer that hides them, or host memory is short"),
+           "PCIe: bytes a step over 32 to 64 GB/s", "a setting", "the copies outlast the layer that hides them, or host memory is short",
+           hindered=_offloading),
     Action("more_tensor_parallel", "double tensor parallelism", "smaller GEMMs", "four all-reduces a layer, inside the NVLink domain", "a new layout",
            "TP exceeds the NVLink domain or does not divide the heads", _times("tensor_model_parallel_size")),
     Action("more_pipeline_stages", "double the pipeline stages", "a larger bubble (p-1)/(m+p-1)", "point-to-point", "a new layout",
-           "the first stage's activations are the problem: 1F1B keeps p micro-batches there", _times("pipeline_model_parallel_size")),
+           "the first stage's activations are the problem: 1F1B keeps p micro-batches there", _times("pipeline_model_parallel_size"), _later_stages),
     Action("more_context_parallel", "double context parallelism", "none", "K and V round the ring", "a new layout",
            "the batch a rank holds grows back", _times("context_parallel_size")),
     Action("distributed_optimizer", "share the optimizer over data parallelism (use_distributed_optimizer)", "none",
@@ -146,6 +197,9 @@ ACTIONS: dict[str, Action] = {one.id: one for one in (
            "EP does not divide the experts", _times("expert_model_parallel_size"), _only_moe),
     Action("fsdp", "shard parameters as well (FSDP, ZeRO-3)", "none", "+50 % of data-parallel bytes: 2P to 3P", "a new layout",
            "its all-gather outlasts backward: then HSDP"),
+    Action("precision_aware_optimizer", "keep the optimizer's moments in bf16 (use_precision_aware_optimizer)", "none", "none", "a setting",
+           "updates smaller than the format's step vanish: never fp8 for what is accumulated",
+           lambda seen: {"use_precision_aware_optimizer": True, "exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"}, _precision_aware),
     Action("chunked_loss", "fuse or chunk the cross-entropy (cross_entropy_fusion_impl te)", "none", "none", "a switch",
            "Transformer Engine 2.18 and later keep an fp32 gradient",
            lambda seen: {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": "te"}, _fused_loss),
@@ -159,6 +213,8 @@ ACTIONS: dict[str, Action] = {one.id: one for one in (
            "the layout must name every layer"),
     Action("expandable_segments", "set expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF", "none", "none", "a setting",
            "with CUDA graphs of Transformer Engine NCCL_GRAPH_REGISTER=0 is needed", hindered=_expandable),
+    Action("max_split_size", "set max_split_size_mb in PYTORCH_CUDA_ALLOC_CONF", "none", "none", "a setting",
+           "it wastes whole blocks where large ones of many sizes come and go", hindered=_max_split),
     Action("fixed_shapes", "keep shapes fixed (pad sequences, capacity factor)", "padding", "none", "a setting", "routing must stay dropless"),
     Action("empty_cache", "empty the cache at phase borders (empty_unused_memory_level 1)", "a stall at each border", "none", "a setting",
            "inside the loop it stalls every step and frees nothing for good", hindered=_emptying),
@@ -174,7 +230,30 @@ ACTIONS: dict[str, Action] = {one.id: one for one in (
            "expandable segments ignore the threshold"),
     Action("fewer_channels", "fewer or smaller NCCL channels (NCCL_MAX_CTAS, NCCL_BUFFSIZE)", "none", "less bandwidth at large messages", "a setting",
            "bandwidth is the bottleneck"),
-    Action("cublas_workspace", "set CUBLAS_WORKSPACE_CONFIG=:4096:8", "none", "none", "a setting", "few cuBLAS handles are open"),
+    Action("cublas_workspace", "set CUBLAS_WORKSPACE_CONFIG=:4096:8", "none", "none", "a setting", "few cuBLAS handles are open",
+           hindered=_cublas),
+    Action("fused_kernels", "fuse the operation, or give it smaller tiles or chunks", "none", "none", "code", "no fused kernel exists for it"),
+    Action("more_micro_batches", "more micro-batches a step (a larger global batch, or fewer data-parallel ranks)", "none", "none", "a setting",
+           "the global batch may not grow"),
+    Action("virtual_stages", "interleave stages (virtual pipeline)", "none", "point-to-point v times as often", "a new layout",
+           "memory is short: the first stage's activations grow to 1 + (p-1)/(p v) times", hindered=_virtual),
+    Action("larger_micro_batch", "a larger micro-batch, within the headroom", "larger GEMMs, higher utilisation", "the same bytes in fewer messages",
+           "a setting", "the headroom was not measured in steps of high load"),
+    Action("less_recompute", "one step less recompute: full to selective, selective to fewer modules", "less", "none", "a setting",
+           "the plan says that it does not fit", hindered=_less_recompute),
+    Action("overlap", "overlap communication (overlap_grad_reduce, overlap_param_gather, tp_comm_overlap)", "none", "hidden behind computation",
+           "a switch", "bandwidth is shared with what it hides behind", hindered=_overlapping),
+    Action("async_checkpoint", "write checkpoints asynchronously (async_save)", "none", "none", "a switch", "host memory is short: it holds a copy",
+           hindered=lambda seen: "checkpoints are written asynchronously already" if seen.on("async_save") else None),
+    Action("bucket_schedule", "smaller or differently scheduled buckets (ddp_bucket_size), another algorithm or protocol", "none",
+           "more, smaller messages", "a setting", "latency is the bottleneck"),
+    Action("symmetric_memory", "symmetric memory for collectives", "none", "fewer staging copies", "code", "its own synchronisation is not minded"),
+    Action("smaller_global_batch", "a smaller global batch", "none", "none", "a setting", "it never frees memory",
+           hindered=_no_effect("the global batch sets how many micro-batches follow each other, not how many are held at once")),
+    Action("fewer_micro_batches", "fewer micro-batches a step", "none", "none", "a setting", "it never frees what stays between steps",
+           hindered=_no_effect("weights, gradients and optimizer states do not depend on the number of micro-batches")),
+    Action("recompute_transient", "recompute or offload against short-lived buffers", "none", "none", "a setting", "it never reaches them",
+           hindered=_no_effect("what lives inside one operator is never saved for backward")),
     Action("chunk_operation", "chunk that operation (logits, all-gather, checkpoint tensor)", "none", "none", "code", "one tensor must stay whole"),
     Action("host_buffers", "fewer pinned buffers, a smaller offload fraction, fewer dataloader workers", "none", "none", "a setting",
            "the dataset itself is in memory"),
@@ -185,15 +264,19 @@ ACTIONS: dict[str, Action] = {one.id: one for one in (
 SYMPTOMS: dict[str, tuple[str, ...]] = {
     "activations": (
         "smaller_micro_batch", "recompute_moe_act", "recompute_mla_up_proj", "recompute_layernorm", "recompute_core_attn", "recompute_mlp",
-        "recompute_moe", "full_recompute", "offload_activations", "more_tensor_parallel", "more_pipeline_stages", "more_context_parallel"),
-    "resident": ("distributed_optimizer", "more_expert_parallel", "fsdp", "more_tensor_parallel", "more_pipeline_stages"),
+        "recompute_moe", "full_recompute", "offload_activations", "more_tensor_parallel", "more_pipeline_stages", "more_context_parallel",
+        "smaller_global_batch"),
+    "resident": ("distributed_optimizer", "more_expert_parallel", "fsdp", "precision_aware_optimizer", "more_tensor_parallel", "more_pipeline_stages",
+                 "fewer_micro_batches"),
     "last_stage": ("smaller_micro_batch", "chunked_loss", "fewer_layers_last", "move_embedding"),
     "first_stage": ("full_recompute", "fewer_layers_first", "move_embedding"),
-    "fragmentation": ("expandable_segments", "fixed_shapes", "empty_cache"),
+    "fragmentation": ("expandable_segments", "fixed_shapes", "max_split_size", "empty_cache"),
     "streams": ("one_stream", "fewer_streams"),
     "graph_pools": ("one_graph_pool", "fewer_graphs"),
     "not_torch": ("empty_cache", "gc_threshold", "expandable_segments"),
-    "communication": ("fewer_channels", "cublas_workspace"),
+    "communication": ("bucket_schedule", "fewer_channels", "symmetric_memory"),
+    "transient": ("fused_kernels", "cublas_workspace", "recompute_transient"), "bubble": ("more_micro_batches", "virtual_stages"),
+    "spare": ("larger_micro_batch", "less_recompute", "overlap", "async_checkpoint"),
     "outside": ("other_process", "fewer_channels", "cublas_workspace"),
     "giant": ("chunk_operation",), "host": ("host_buffers",), "cap": ("raise_cap",),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from analysis.findings.catalogue import advise
 from analysis.findings.model import Finding, Rule, Seen, Severity
 from analysis.verdict import size_text
 
@@ -22,7 +23,7 @@ def _late(seen: Seen) -> Iterator[Finding]:
         who = "an unnamed rank" if worst.rank is None else f"rank {worst.rank}"
         yield Finding("late_communicator", "warning", "possible", f"A communicator of {worst.ranks} ranks was set up after the first step on {who}: "
                       f"it may need up to {size_text(worst.upper_bytes)} and {size_text(worst.headroom_bytes)} was left; the allocation stalls the "
-                      "device and can hang the collective. Use it once before the first step.", (worst.source,))
+                      "device and can hang the collective. Use it once before the first step.", (worst.source,), *advise(seen, "communication"))
 
 
 def _warned(id_: str, severity: Severity) -> Callable[[Seen], Iterator[Finding]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from analysis.findings import RULES, findings
 from analysis.findings.catalogue import ACTIONS, SYMPTOMS, advise
 from analysis.findings.model import Seen
 from analysis.overview import overview
+from analysis.reconcile import Expected
 from analysis.rows import Branch, Source
 from analysis.theory.branch import Card
 from analysis.theory.disagreement import Disagreement
@@ -55,6 +57,14 @@ EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 def restarted(died):
     """Three starts of one run, of which so many died."""
     return {"runs": [{"run_index": start, "line": 1} for start in range(3)], "oom_events": [{"run_index": start, "line": 9} for start in range(died)]}
+
+
+def batches(count):
+    return {**dense_run(), "runs": [{**dense_run()["runs"][0], "num_microbatches": count}]}
+
+
+def named(device):
+    return {"runs": [{**dense_run()["runs"][0], "gpu_name": device}]}
 
 
 def outside(used):
@@ -103,6 +113,17 @@ FIRES = {
                                          memory(0, line=2, peak=30, phase="evaluation", iteration=11, scope="interval")]}),
         lambda: seen_of({"rank_memory": [memory(0, line=1, peak=20, scope="interval"),
                                          memory(0, line=2, peak=20, phase="evaluation", iteration=11, scope="interval")]})),
+    "pipeline_bubble": (lambda: seen_of(batches(8)), lambda: seen_of(batches(64))),
+    "full_recompute_frees_little": (
+        lambda: replace(seen_of(recompute_granularity="full"), saved=lambda change: -GIB),
+        lambda: replace(seen_of(recompute_granularity="full"), saved=lambda change: -8 * GIB)),
+    "memory_to_spare": (lambda: seen_of(steps([40] * 6)), lambda: seen_of(steps([60] * 6))),
+    "tensor_parallel_beyond_nvlink": (lambda: seen_of(named("NVIDIA H100 80GB HBM3"), tensor_model_parallel_size=16),
+                                      lambda: seen_of(named("NVIDIA GB200"), tensor_model_parallel_size=16)),
+    "nccl_larger_buffers": (lambda: seen_of(environment={"NCCL_BUFFSIZE": "8388608"}.items()),
+                            lambda: seen_of(environment={"NCCL_BUFFSIZE": "4194304"}.items())),
+    "larger_device": (lambda: seen_of({**steps([74] * 6), **named("NVIDIA H100 80GB HBM3")}),
+                      lambda: seen_of({**steps([60] * 6), **named("NVIDIA H100 80GB HBM3")})),
     "oom_a": (lambda: seen_of(oom(allocated_bytes=76 * GIB)), lambda: seen_of(steps([60] * 6))),
     "oom_b": (lambda: seen_of(oom(reserved_unallocated_bytes=16 * GIB)), lambda: seen_of(oom(allocated_bytes=76 * GIB))),
     "oom_c": (lambda: seen_of(oom(allocated_bytes=60 * GIB)), lambda: seen_of(oom(allocated_bytes=76 * GIB))),
@@ -259,3 +280,47 @@ def test_the_catalogue_is_whole():
         assert one.computation
         assert one.communication
         assert one.fails_when
+
+
+def with_peak(**classes):
+    """The dense run with a ledger whose first stage peaks at these classes, in GiB."""
+    held = {name: size * GIB for name, size in classes.items()}
+    seen = seen_of()
+    row = SimpleNamespace(peak_classes=held, peak_allocated_bytes=sum(held.values()), classes={"optimizer": GIB})
+    ledger = replace(seen.overview.ledger, expected=Expected({0: row}))
+    return replace(seen, overview=replace(seen.overview, ledger=ledger))
+
+
+def test_short_lived_buffers_are_told_where_they_are_much_of_the_peak():
+    (one,) = (one for one in findings(with_peak(weights=10, activations=8, running_layer=5)) if one.id == "transient_peak")
+    assert "running layer 5.00 GiB" in one.sentence
+    assert "recompute_transient" in {other.action for other in one.useless}
+    assert "transient_peak" not in ids(with_peak(weights=10, activations=8, running_layer=3))
+    assert "transient_peak" not in ids(with_peak(weights=60, activations=30, running_layer=5))
+
+
+def test_what_would_save_nothing_is_named_with_the_reason():
+    seen = with_peak(weights=10, activations=8)
+    seen = replace(seen, overview=replace(seen.overview, configuration=replace(seen.overview.configuration, num_microbatches=8)),
+                   args={**seen.args, "pipeline_model_parallel_size": 4})
+    reasons = {one.action: one.reason for symptom in ("activations", "resident") for one in advise(seen, symptom)[1]}
+    assert "1F1B" in reasons["more_pipeline_stages"]
+    assert "follow each other" in reasons["smaller_global_batch"]
+    assert "do not depend" in reasons["fewer_micro_batches"]
+    assert "small after sharding" in reasons["precision_aware_optimizer"]
+
+
+@pytest.mark.parametrize(("symptom", "action", "args", "environment"), [
+    ("fragmentation", "max_split_size", {}, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+    ("activations", "offload_activations", {"fine_grained_activation_offloading": True}, {}),
+    ("spare", "overlap", {"overlap_grad_reduce": True, "overlap_param_gather": True}, {}),
+    ("spare", "async_checkpoint", {"async_save": True}, {}),
+    ("bubble", "virtual_stages", {"virtual_pipeline_model_parallel_size": 2}, {}),
+    ("transient", "cublas_workspace", {}, {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}),
+    ("resident", "precision_aware_optimizer", {"use_precision_aware_optimizer": True}, {}),
+])
+def test_what_is_in_force_is_not_advised_again(symptom, action, args, environment):
+    advice, useless = advise(seen_of(environment=environment.items(), pipeline_model_parallel_size=4, **{
+        name: value for name, value in args.items() if name != "pipeline_model_parallel_size"}), symptom)
+    assert action in {one.action for one in useless}
+    assert action not in {one.action for one in advice}

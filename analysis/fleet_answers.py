@@ -26,6 +26,13 @@ _KEPT = ("fleet_attempts", "fleet_grid", "fleet_ranks", "fleet_runs", "fleet_rat
 """Views kept whole, each after those it reads: a row a rank at most."""
 _SUMMED = {"near_days": "fleet_kept_days", "near_ranks": "fleet_kept_near"}
 """What is kept of the days."""
+_NEAR = """
+CREATE TEMP TABLE fleet_near_limit AS
+SELECT cluster, run, run_index, rank, rank_label, stage, day, month, near_class, near_least, near_most, records, soft_headroom_bytes,
+    hard_headroom_bytes
+FROM fleet_near_limit
+"""
+"""A row a rank and day, kept for as long as both sums of it are made."""
 _QUESTIONS = ("ratios", "days", "near_ranks", "ooms", "drifts", "hardware", "hosts")
 _OPTIONS = """
 SELECT DISTINCT cluster, COALESCE(family, 'not told') AS family, COALESCE(gpu, 'not told') AS gpu,
@@ -77,8 +84,10 @@ class History:
         self._lock = Lock()
         for name in _KEPT:
             connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {name}")
+        connection.execute(_NEAR)
         for name, text in _SUMMED.items():
             connection.execute(f"CREATE TEMP TABLE {name} AS {asked_text(text)}")
+        connection.execute("DROP TABLE temp.main.fleet_near_limit")
 
     def options(self) -> dict[str, list[str]]:
         """What each filter can be, from the runs there are; months between the first and last day of any."""

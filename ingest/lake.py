@@ -22,7 +22,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ingest.parsers.base import Row
 
 PARTITION = ["month", "cluster"]
+_PART_ROWS = 100_000
 _TRIES = 60
 _COMMITS_A_CHECKPOINT = "20"
 """A commit of ten thousand growing files names twenty thousand transactions, and each since the last checkpoint costs ten milliseconds to open."""
@@ -325,9 +326,29 @@ def _read(handle: DeltaTable, name: str, columns: list[str], artifacts: Sequence
         query = f"SELECT {names} FROM stored{chosen}"
         found = pa.table(QueryBuilder().register("stored", handle).execute(query).read_all())
         return found.cast(pa.schema([schema.field(column) for column in columns]))
-    kept = ds.partitioning(pa.schema([schema.field(one) for one in PARTITION]), flavor="hive")
     wanted = None if artifacts is None else pc.field("artifact").isin(artifacts)
-    return ds.dataset(paths, schema=schema, format="parquet", partitioning=kept).to_table(columns=columns, filter=wanted)
+    return _dataset(paths, schema).to_table(columns=columns, filter=wanted)
+
+
+def _dataset(paths: list[str], schema: pa.Schema) -> ds.Dataset:
+    kept = ds.partitioning(pa.schema([schema.field(one) for one in PARTITION]), flavor="hive")
+    return ds.dataset(paths, schema=schema, format="parquet", partitioning=kept)
+
+
+def _parts(handle: DeltaTable, name: str, columns: list[str]) -> Iterator[pa.Table]:
+    """`_read` in parts of bounded size, where the files are local."""
+    paths = [_plain_path(uri, handle.table_uri) for uri in handle.file_uris()]
+    if any("://" in path for path in paths):
+        yield _read(handle, name, columns)
+        return
+    batches: list[pa.RecordBatch] = []
+    for batch in _dataset(paths, arrow_schema(name)).to_batches(columns=columns, fragment_readahead=1, batch_readahead=2):
+        batches.append(batch)
+        if sum(len(one) for one in batches) >= _PART_ROWS:
+            yield pa.Table.from_batches(batches)
+            batches = []
+    if batches:
+        yield pa.Table.from_batches(batches)
 
 
 def _quoted(text: str) -> str:
@@ -368,8 +389,11 @@ def _sources(handle: DeltaTable) -> list[Source]:
     columns = [
         "source", "path", "run", "cluster", "prefix_bytes", "prefix_hash", "end_bytes", "status", "state", "parser", "ingested_at",
     ]
+    telling = arrow_schema("artifacts").empty_table().select(columns)
+    for part in _parts(handle, "artifacts", columns):
+        telling = _telling(pa.concat_tables([telling, part]))
     pieces: dict[str, list[dict[str, Any]]] = {}
-    for piece in _telling(_read(handle, "artifacts", columns)).to_pylist():
+    for piece in telling.to_pylist():
         pieces.setdefault(piece["source"], []).append(piece)
     return [_folded(of_source) for of_source in pieces.values()]
 

@@ -64,10 +64,13 @@ def summed(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """The columns that are read here; the keys of pieces may have come as dictionaries."""
+    """The columns that are read here, in one chunk: a batch of ten thousand files comes in as many. Keys may have come as dictionaries."""
     names = [name for name in _READ if name in rows.column_names]
-    encoded = {name for name in names if pa.types.is_dictionary(rows.schema.field(name).type)}
-    return pa.table([rows[name].cast(rows.schema.field(name).type.value_type) if name in encoded else rows[name] for name in names], names=names)
+    return pa.table([_decoded(rows[name]).combine_chunks() for name in names], names=names)
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _of_memory(rows: pa.Table) -> pa.Table:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.globs import Pattern, filled, pattern
@@ -42,6 +42,7 @@ LETTERS = st.text("ab/", max_size=12)
 GLOBS = st.lists(st.sampled_from(["a", "b", "?", "*", "/", "/**/"]), min_size=1, max_size=10).map("".join)
 
 
+@settings(deadline=None)
 @given(glob=GLOBS, path=LETTERS)
 def test_the_same_fit_as_by_a_regular_expression(glob: str, path: str) -> None:
     try:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,3 +62,29 @@ def test_a_script_without_a_guard_may_ingest(folder: Path, tmp_path: Path) -> No
     script.write_text(f"from ingest.pipeline import ingest\nprint(ingest([{str(folder)!r}], {str(tmp_path / 'lake')!r}, workers=2).files_new)\n")
     done = subprocess.run([sys.executable, str(script)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     assert (done.stdout, done.stderr) == (f"{FILES}\n", "")
+
+
+KILLED = """
+import os, signal, sys
+from ingest.workers import _pool
+pool = _pool(1)
+print(pool.submit(os.getpid).result(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_with_the_process_that_began_them(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=120, check=False)
+    worker, deadline = int(done.stdout), time.monotonic() + 60
+    assert done.returncode == -signal.SIGKILL
+    while _lives(worker):
+        assert time.monotonic() < deadline, "the worker goes on without its parent"
+        time.sleep(0.05)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -25,9 +25,11 @@ def show() -> None:
         st.info("No lake here yet.", icon=":material/inbox:")
         st.page_link("app_pages/start.py", label="Bring the artifacts of a run", icon=":material/upload_file:")
         return
-    linked = st.query_params.get("query", "")
+    linked = st.query_params.get("query", "")[:LINK_CHARACTERS]
+    if "sql_query" not in st.session_state:
+        st.session_state["sql_query"] = linked or _FIRST
     with st.form("query", border=False):
-        query = st.text_area("One SELECT", linked[:LINK_CHARACTERS] or _FIRST, height=140)
+        query = st.text_area("One SELECT", key="sql_query", height=140)
         asked = st.form_submit_button("Ask", type="primary", icon=":material/play_arrow:")
     if linked and not asked and "answer" not in st.session_state:
         st.caption("This query came with the link. Read it, then ask.")

@@ -139,7 +139,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name in _names(type(value))}
+        kind: Any = type(value)
+        return {name: _plain(getattr(value, name)) for name in _names(kind)}
     return value.isoformat() if isinstance(value, datetime) else value
 
 

@@ -76,8 +76,9 @@ def _spare(seen: Seen) -> Iterator[Finding]:
         return
     tightest = min(ranks, key=lambda rank: (rank.soft_headroom_bytes or 0) / (rank.capacity_bytes or 1))
     advice, useless = advise(seen, "spare")
-    yield Finding("memory_to_spare", "note", "likely", f"Every measured rank has {min(left):.0%} or more of its device to spare (the "
-                  f"least, {size_text(tightest.soft_headroom_bytes)}, on {tightest.name}): it can be spent on speed.", (tightest.peak_source,), advice, useless)
+    sentence = (f"Every measured rank has {min(left):.0%} or more of its device to spare (the least, {size_text(tightest.soft_headroom_bytes)}, on "
+                f"{tightest.name}): it can be spent on speed.")
+    yield Finding("memory_to_spare", "note", "likely", sentence, (tightest.peak_source,), advice, useless)
 
 
 def _beyond_links(seen: Seen) -> Iterator[Finding]:

@@ -14,13 +14,13 @@ from typing import Any
 
 import duckdb
 
-from analysis import ledger_views, theory_views
+from analysis import ledger_views, limit_tables, theory_views
 from analysis.database import VIEWS, WORKED_OUT
 from analysis.snapshot import tables as snapshot_tables
 from ingest.errors import LedgerError
 from ingest.tables import TABLES
 
-COMPUTED = (theory_views, ledger_views, snapshot_tables)
+COMPUTED = (theory_views, ledger_views, snapshot_tables, limit_tables)
 """Modules of the tables that are worked out when a query names them; each offers `COLUMNS`, `GRAIN` and `make`."""
 QUERY_BYTES = 200_000
 

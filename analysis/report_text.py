@@ -127,7 +127,7 @@ def _ranks(overview: Overview) -> Iterator[str]:
         yield "  left <: capacity - reserved, at most, where nothing outside torch is known"
     yield from near_lines(overview)
     if overview.fullest and overview.fullest.steps + overview.fullest.unknown_steps > 1:
-        yield from wrapped(f"fullest: {overview.fullest.sentence}", "  ", "    ")
+        yield from wrapped(overview.fullest.sentence, "  ", "    ")
     if reason := overview.not_measurable.get("headroom"):
         yield from wrapped(f"headroom: {reason}", "  ", "    ")
     yield from places((shown[0][0].source,))

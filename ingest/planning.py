@@ -201,13 +201,13 @@ def plan(found: Sequence[Found], known: Known, naming: Names) -> Plan:
             planned.unchanged += 1
             taken[job.source] = max(taken[job.source], job, key=lambda each: each.size_bytes)
     planned.jobs += taken.values()
-    planned.moved = sum(isinstance(who, Source) and _moved(one, who) for one, who in identified)
+    planned.moved = sum(isinstance(who, Source) and _moved(one, who, known) for one, who in identified)
     return planned
 
 
-def _moved(found: Found, who: Source) -> bool:
-    """Whether a known file was last seen at another path, and is gone from there or has begun anew."""
-    return found.readable and absolute(found.path) != absolute(who.path) and not os.path.exists(who.path.partition("!")[0])
+def _moved(found: Found, who: Source, known: Known) -> bool:
+    """Whether a known file was last seen at another path, and is gone from there or has begun anew there."""
+    return found.readable and absolute(found.path) != absolute(who.path) and not known.stands(who)
 
 
 def _shorter(found: Found, who: Source) -> str:

@@ -73,7 +73,7 @@ def test_rotation_goes_on_with_the_run(folder: Path, lake: Lake, rotated: str) -
     (folder / rotated).write_bytes(gzip.compress(data) if rotated.endswith("gz") else data)
     (folder / "train.log").write_bytes(log(0, 50, 60))
     summary = ingest([folder], lake, workers=1)
-    assert (summary.files_new, summary.files_grown, summary.notes, summary.runs) == (1, 1, (), ("job",))
+    assert (summary.files_new, summary.files_grown, summary.files_moved, summary.notes, summary.runs) == (1, 1, 1, (), ("job",))
     assert len(visible(lake)) == 62
 
 

@@ -22,7 +22,7 @@ from ingest.lake import Lake
 from ingest.tables import BY_NAME
 from ingest.upkeep import stored
 from ingest.upkeep.pieces import GRACE, take_dead, take_pieces
-from ingest.upkeep.reading import MEMORY_BYTES, files_query, spilling
+from ingest.upkeep.reading import MEMORY_BYTES, files_query, in_one_sentence, spilling
 from ingest.upkeep.rollup import FOLDED, SUMS
 from ingest.upkeep.sorting import in_order
 from ingest.upkeep.stored import StoredFile, Version, version_of
@@ -70,7 +70,7 @@ def compact(lake: Lake, tables: Sequence[str] | None = None, limits: Limits | No
     if unknown := set(tables or ()) - set(BY_NAME):
         raise LedgerError(f"there is no table {', '.join(sorted(unknown))}", where=lake.root, todo="docs/schema.md lists the tables")
     limits = limits or Limits()
-    with spilling(lake, limits.memory_bytes) as connection:
+    with in_one_sentence(lake), spilling(lake, limits.memory_bytes) as connection:
         take_pieces(connection, lake, datetime.now(UTC), limits.grace)
         done = [_table(connection, lake, name, limits, progress or _silent) for name in tables or BY_NAME]
     return [one for one in done if one is not None]

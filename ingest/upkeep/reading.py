@@ -8,8 +8,10 @@ from contextlib import contextmanager
 
 import duckdb
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
-from ingest.lake import Lake
+from ingest.errors import LedgerError
+from ingest.lake import Lake, sentence
 from ingest.upkeep.stored import StoredFile
 
 MEMORY_BYTES = 1024**3
@@ -20,6 +22,16 @@ _TYPES = {
     "string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "date32[day]": "DATE",
     "timestamp[us]": "TIMESTAMP",
 }
+
+
+@contextmanager
+def in_one_sentence(lake: Lake) -> Iterator[None]:
+    """Errors of disk, memory and store as `LedgerError`: what was committed stays, a file that was not is left for `vacuum`."""
+    try:
+        yield
+    except (OSError, DeltaError, duckdb.Error, pa.ArrowException) as error:
+        raise LedgerError(f"upkeep stopped: {sentence(error)}", where=lake.root, todo=(
+            "nothing is half done; check room, memory and permissions, and run the same command again")) from error
 
 
 @contextmanager

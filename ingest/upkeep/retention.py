@@ -21,7 +21,7 @@ from ingest.lake import Lake
 from ingest.upkeep import stored
 from ingest.upkeep.compact import Limits
 from ingest.upkeep.pieces import take_pieces
-from ingest.upkeep.reading import files_query, spilling
+from ingest.upkeep.reading import files_query, in_one_sentence, spilling
 from ingest.upkeep.sorting import in_order
 from ingest.upkeep.stored import StoredFile, Version, version_of
 
@@ -89,7 +89,7 @@ class Removed:
 def retention(lake: Lake, keep: Keep, *, dry_run: bool = False, now: datetime | None = None, limits: Limits | None = None) -> list[Removed]:
     """Apply what `keep` says; with `dry_run` only count."""
     limits, now = limits or Limits(), now or datetime.now(UTC).replace(tzinfo=None)
-    with spilling(lake, limits.memory_bytes) as connection:
+    with in_one_sentence(lake), spilling(lake, limits.memory_bytes) as connection:
         take_pieces(connection, lake, datetime.now(UTC), limits.grace)
         work = _Retention(connection, lake, now, limits, dry_run)
         return [work.table(table, rule, span) for table, rule, span in _rules(keep)]

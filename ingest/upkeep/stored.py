@@ -12,6 +12,7 @@ import random
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -89,19 +90,22 @@ def _stored_file(lake: Lake, table: str, action: dict[str, Any]) -> StoredFile:
 def write(version: Version, like: StoredFile, batches: Iterable[pa.Table], target_bytes: int, prefix: str = "compacted") -> list[AddAction]:
     """Rows into new files beside `like`, named from `prefix` on, of about `target_bytes` each, not yet part of the table.
 
-    One row group is in memory at a time.
+    One row group is in memory at a time. Where it fails (a full disk), what was begun is away again.
     """
     files = file_system(version.handle)
     folder, _, _ = like.path.rpartition("/")
-    made: list[AddAction] = []
+    paths: list[str] = []
     waiting = iter(batches)
-    while (first := next(waiting, None)) is not None:
-        path = f"{folder}/{prefix}-{uuid.uuid4()}.parquet"
-        with files.open_output_stream(path) as sink, pq.ParquetWriter(sink, version.schema, compression="zstd") as writer:
-            for rows in _until_full(first, waiting, sink, target_bytes):
-                writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-        made.append(_added(files, path, like))
-    return made
+    try:
+        while (first := next(waiting, None)) is not None:
+            paths.append(f"{folder}/{prefix}-{uuid.uuid4()}.parquet")
+            with files.open_output_stream(paths[-1]) as sink, pq.ParquetWriter(sink, version.schema, compression="zstd") as writer:
+                for rows in _until_full(first, waiting, sink, target_bytes):
+                    writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        return [_added(files, path, like) for path in paths]
+    except BaseException:
+        _thrown_away(files, paths)
+        raise
 
 
 def _until_full(first: pa.Table, waiting: Iterator[pa.Table], sink: Any, target_bytes: int) -> Iterator[pa.Table]:
@@ -142,21 +146,22 @@ def replace(lake: Lake, table: str, removed: Sequence[StoredFile], added: Sequen
     for attempt in range(_TRIES):
         handle = lake._opened(table)
         if not paths <= {unquote(path) for path in pa.table(handle.get_add_actions())["path"].to_pylist()}:
-            _thrown_away(handle, added)
+            _thrown_away(file_system(handle), [one.path for one in added])
             return False
         try:
             handle.create_write_transaction([*added, *gone], "append", handle.schema(), PARTITION, commit_properties=_ONCE)
             return True
         except CommitFailedError:
             time.sleep(random.uniform(0.0, min(0.02 * 2**attempt, 1.0)))
-    _thrown_away(lake._opened(table), added)
+    _thrown_away(file_system(lake._opened(table)), [one.path for one in added])
     raise LedgerError("other writers kept coming first", where=lake.root, todo="run the same command again")
 
 
-def _thrown_away(handle: DeltaTable, added: Sequence[AddAction]) -> None:
-    files = file_system(handle)
-    for one in added:
-        files.delete_file(one.path)
+def _thrown_away(files: pafs.FileSystem, paths: Sequence[str]) -> None:
+    """Remove new files that no log names, as far as that goes; `vacuum` removes the others."""
+    for path in paths:
+        with suppress(OSError):
+            files.delete_file(path)
 
 
 def file_system(handle: DeltaTable) -> pafs.FileSystem:

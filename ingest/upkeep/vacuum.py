@@ -18,6 +18,7 @@ from ingest.errors import LedgerError
 from ingest.lake import Lake
 from ingest.tables import BY_NAME
 from ingest.upkeep.ages import told
+from ingest.upkeep.reading import in_one_sentence
 from ingest.upkeep.stored import file_system
 
 LEAST, MOST = timedelta(hours=1), timedelta(days=7)
@@ -38,7 +39,8 @@ def vacuum(lake: Lake, older_than: timedelta = MOST, *, dry_run: bool = False, t
     if not LEAST <= older_than <= MOST:
         raise LedgerError(f"files cannot be removed after {told(older_than)}", where=lake.root, todo=(
             "give an hour at least, for writers and readers at work need theirs, and 7d at most, for the log remembers no longer"))
-    return [found for name in tables or BY_NAME if (found := _table(lake, name, older_than, dry_run)) is not None]
+    with in_one_sentence(lake):
+        return [found for name in tables or BY_NAME if (found := _table(lake, name, older_than, dry_run)) is not None]
 
 
 def _table(lake: Lake, name: str, older_than: timedelta, dry_run: bool) -> Vacuumed | None:

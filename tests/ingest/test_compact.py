@@ -5,10 +5,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from analysis.database import connect, orphans
 from ingest.errors import LedgerError
@@ -124,6 +126,34 @@ def test_of_two_compactions_of_the_same_files_one_wins(tmp_path: Path, rival: st
     assert not stored.replace(lake, "rank_memory", alike, added)
     assert not (Path(lake.root) / "rank_memory" / added[0].path).exists()
     assert records(lake) == before
+
+
+def test_a_write_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = fleet(tmp_path, 3).lake
+    files = set(Path(lake.root).rglob("*.parquet"))
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ingest.upkeep.stored.pq.ParquetWriter.write_table", full)
+    with pytest.raises(LedgerError, match="No space left"):
+        done(lake, tables=("rank_memory",))
+    assert {path for path in Path(lake.root).rglob("*.parquet") if "_delta_log" not in path.parts} == files
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), DeltaError("denied"), duckdb.OutOfMemoryException("failed to spill")])
+def test_a_fault_ends_in_one_sentence_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+    lake = fleet(tmp_path, 3).lake
+    before, files = records(lake), lake.uris("rank_memory")
+
+    def failing(*_: Any, **__: Any) -> None:
+        raise fault
+
+    monkeypatch.setattr("ingest.upkeep.stored.write", failing)
+    with pytest.raises(LedgerError, match=r"upkeep stopped: .*(space|denied|spill)") as told:
+        done(lake)
+    assert "run the same command again" in str(told.value)
+    assert (records(lake), lake.uris("rank_memory")) == (before, files)
 
 
 def test_columns_of_a_newer_release_survive(tmp_path: Path) -> None:

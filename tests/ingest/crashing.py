@@ -90,6 +90,8 @@ def kill_writers(root: str, logs: Logs, kills: int, seed: int, settings: dict[st
             assert writer.exitcode == -signal.SIGKILL, f"a writer ended by itself: exit code {writer.exitcode}"
             inside = not _events(events)
             told.kills, told.inside, span = told.kills + 1, told.inside + inside, span * (1.15 if inside else 0.8)
+            if told.kills % 20 == 0:
+                print(f"{told.kills} kills, {told.inside} inside a commit", flush=True)
             logs.grow_some(chance)
             writers[at] = _start(_write, root, settings, str(logs.folder))
         watching.send("stop")

@@ -191,3 +191,15 @@ def test_a_lake_is_read_wherever_its_path_and_cluster_need_escapes(tmp_path):
     query = "SELECT cluster, COUNT(*) AS n FROM rank_memory GROUP BY cluster"
     assert records(connect(lake), query) == [{"cluster": "a@b", "n": 50}]
     assert ask(locked(lake), query).rows == (("a@b", 50),)
+
+
+def test_opening_a_lake_opens_no_file_of_records(lake):
+    lake.put("artifacts", [piece("a", 0, 10)])
+    lake.put("rank_memory", [{**memory(3, line=7), "run": "r", "run_index": 0, "artifact": "a:0-10"}])
+    (file,) = lake.uris("rank_memory")
+    with open(file, "wb") as broken:
+        broken.write(b"no parquet at all")
+    connection = connect(lake)
+    assert records(connection, "SELECT path FROM artifacts") == [{"path": "a.log"}]
+    with pytest.raises(LedgerError, match="rank_memory is lost or damaged"):
+        records(connection, "SELECT * FROM rank_memory")

@@ -55,11 +55,15 @@ def diff(before: Side, after: Side) -> Diff:
 def _changed_arguments(before: Side, after: Side) -> list[str]:
     """Names whose values differ. A name that one side does not print at all is a change only where the other sets it to something."""
     names = dict.fromkeys([*before.args, *after.args]) if before.args and after.args else {}
-    return [name for name in names if _differs(before.args.get(name), after.args.get(name), name in before.args and name in after.args)]
+    return [name for name in names if _differs(name, before.args, after.args)]
 
 
-def _differs(one: Any, other: Any, both: bool) -> bool:
-    return bool(one != other) if both else one not in (None, False) or other not in (None, False)
+def _differs(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    one, other = before.get(name), after.get(name)
+    if name in before and name in after:
+        return bool(one != other)
+    unset = (None, False, 1) if name.endswith("_parallel_size") else (None, False)
+    return one not in unset or other not in unset
 
 
 def _value(value: Any) -> str | None:

@@ -47,7 +47,7 @@ def explained(before: Ledger | None, after: Ledger | None, changes: Mapping[str,
     if before is None or after is None or not before.expected.stages or not after.expected.stages:
         sides = [one.expected.reason for one in (before, after) if one is not None and one.expected.reason]
         return Explained(reason=sides[0] if sides else "the expected ledger of a side is not known")
-    layout = tuple(name for name in changes if name in LAYOUT)
+    layout = tuple(sorted(name for name in changes if name in LAYOUT))
     alone: dict[str, tuple[int | None, str | None]] = {}
     if layout:
         size, refused = _asked(before.expected, {name: changes[name] for name in layout})

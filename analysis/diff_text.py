@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from analysis.diff_rows import Change, Diff, Size
+from analysis.diff_rows import Diff, Size
 from analysis.diff_sentences import signed
 from analysis.report_lines import clean, wrapped
 from analysis.verdict import size_text
@@ -22,7 +22,7 @@ def as_text(found: Diff) -> str:
     lines += [line for text in found.sentences for line in wrapped(text)]
     if not found.differs and found.comparable:
         lines += ["Nothing differs."]
-    lines += [*_changes(found.changes), *_sizes("Printed theory", found.theory), *_sizes("Expected at the peak", found.expected),
+    lines += [*_changes(found), *_sizes("Printed theory", found.theory), *_sizes("Expected at the peak", found.expected),
               *_sizes("Measured, fullest rank", found.measured), *_findings(found)]
     if found.not_comparable:
         lines += ["", "Not comparable", *(f"  {name}: {reason}" for name, reason in found.not_comparable.items())]
@@ -38,12 +38,13 @@ def as_plain(found: Diff) -> dict[str, Any]:
             "only_together_bytes": found.explained.rest_bytes, **sizes, "findings": findings, "not_comparable": dict(found.not_comparable)}
 
 
-def _changes(changes: Sequence[Change]) -> Iterator[str]:
+def _changes(found: Diff) -> Iterator[str]:
+    changes, moved = found.changes, found.explained.layout[1:]
     if not changes:
         return
     yield from ("", "What changed, by the bytes it explains on the fullest stage")
     for one in changes[:SHOWN]:
-        size = "" if one.explains_bytes is None else signed(one.explains_bytes)
+        size = "" if one.explains_bytes is None else "as one" if one.name in moved else signed(one.explains_bytes)
         yield f"  {size:>11}  {one.kind} {one.name}: {_short(one.before)} -> {_short(one.after)}"
     yield from _more(len(changes))
 

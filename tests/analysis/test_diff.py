@@ -69,12 +69,18 @@ def test_an_argument_printed_by_one_side_only_counts_where_it_is_set():
     assert [(one.name, one.before, one.after) for one in found.changes] == [("other_switch", None, "True")]
 
 
+def test_a_parallel_size_of_one_is_as_good_as_none():
+    found = diff(made(), made({"context_parallel_size": 1, "expert_model_parallel_size": 2}))
+    assert [one.name for one in found.changes if one.kind == "argument"] == ["expert_model_parallel_size"]
+
+
 def test_the_layout_moves_as_one_and_stages_pair_by_their_part():
     found = diff(made(), made({"pipeline_model_parallel_size": 2, "tensor_model_parallel_size": 4, "num_layers": 32}))
     assert set(found.explained.layout) == {"pipeline_model_parallel_size", "tensor_model_parallel_size"}
     sizes = {one.explains_bytes for one in found.changes if one.name in found.explained.layout}
     assert len(sizes) == 1
     assert sizes != {None}
+    assert as_text(found).count("  as one  argument ") == 1
     assert {one.where for one in found.expected} == {"first stage", "fullest middle stage", "last stage"}
 
 

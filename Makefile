@@ -65,7 +65,7 @@ lint: $(DEV)
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest -n $(JOBS) -m "not long"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long"
 
 test-long: $(DEV)
 	$(BIN)/python -m pytest -n $(JOBS) -m long

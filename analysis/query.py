@@ -78,8 +78,15 @@ def one_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].strip()
 
 
+def answer_of(table: pa.Table, rows: int) -> Answer:
+    """The first `rows` rows of a table as an answer. Raises LedgerError where they hold more bytes than an answer may have."""
+    if table.nbytes > ANSWER_BYTES:
+        raise _too_large()
+    return Answer(_plain(table.slice(0, rows)), table.num_rows > rows)
+
+
 def _read(batches: pa.RecordBatchReader, rows: int) -> Answer:
-    """At most `rows` rows, and not more bytes than an answer may have."""
+    """At most `rows` rows, and not more bytes than an answer may have; what follows is not asked for."""
     kept: list[pa.RecordBatch] = []
     left, nbytes = rows + 1, 0
     for batch in batches:
@@ -87,11 +94,14 @@ def _read(batches: pa.RecordBatchReader, rows: int) -> Answer:
         left -= kept[-1].num_rows
         nbytes += kept[-1].nbytes
         if nbytes > ANSWER_BYTES:
-            raise LedgerError(f"the answer is larger than {ANSWER_BYTES // 2**20} MiB", todo="select fewer columns or rows, or shorten long texts")
+            raise _too_large()
         if not left:
             break
-    table = pa.Table.from_batches(kept, schema=batches.schema)
-    return Answer(_plain(table.slice(0, rows)), table.num_rows > rows)
+    return answer_of(pa.Table.from_batches(kept, schema=batches.schema), rows)
+
+
+def _too_large() -> LedgerError:
+    return LedgerError(f"the answer is larger than {ANSWER_BYTES // 2**20} MiB", todo="select fewer columns or rows, or shorten long texts")
 
 
 def _plain(table: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""`hbmledger sql QUERY`: one SELECT over the tables and views of a lake, read only."""
+"""`hbmledger sql QUERY`: one SELECT over the tables and views of a lake, read only, on this machine or on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help="write there, a file that is not there yet (needed for parquet)")
     parser.add_argument("--rows", type=int, default=10_000, metavar="N", help="most rows to show (default 10000)")
     parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="longest time to run (default 30)")
+    parser.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb", help="where it runs (default duckdb: this machine)")
+    parser.add_argument("--remote", metavar="URL", help="the Spark Connect server, such as sc://host:15002 (with --engine spark)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -55,13 +57,22 @@ def _usage(arguments: argparse.Namespace) -> None:
         raise LedgerError("Parquet is not for a terminal", todo="name a file with --output FILE")
     if arguments.output and Path(arguments.output).exists():
         raise LedgerError("the file is there already and is not overwritten", where=arguments.output, todo="name another with --output FILE")
+    if (arguments.engine == "spark") != bool(arguments.remote):
+        raise LedgerError("--engine spark and --remote URL go together", todo="such as --engine spark --remote sc://127.0.0.1:15002")
 
 
 def _asked(arguments: argparse.Namespace, query: str) -> Answer:
-    from analysis.query_process import answer
     from cli.opening import lake_of
 
-    return answer(lake_of(arguments.lake).root, query, rows=arguments.rows, seconds=arguments.seconds)
+    lake = lake_of(arguments.lake)
+    if arguments.engine == "spark":
+        from analysis import spark
+
+        with spark.session(arguments.remote) as session:
+            return spark.ask(session, lake, query, rows=arguments.rows, seconds=arguments.seconds)
+    from analysis.query_process import answer
+
+    return answer(lake.root, query, rows=arguments.rows, seconds=arguments.seconds)
 
 
 @contextmanager

@@ -126,7 +126,7 @@ def _ranks(overview: Overview) -> Iterator[str]:
     if any(_bound(group[0]) is not None for group in shown):
         yield "  left <: capacity - reserved, at most, where nothing outside torch is known"
     yield from near_lines(overview)
-    if overview.fullest and overview.fullest.steps + overview.fullest.unknown_steps > 1:
+    if overview.fullest and overview.fullest.steps > 1:
         yield from wrapped(overview.fullest.sentence, "  ", "    ")
     if reason := overview.not_measurable.get("headroom"):
         yield from wrapped(f"headroom: {reason}", "  ", "    ")

@@ -1,8 +1,8 @@
 """Writers killed in the middle of their commits, over and over, and a reader that watches the lake throughout.
 
 A writer tells when a commit begins (the progress callback of `ingest`); it is killed (SIGKILL) after a random part of the time a commit takes, so
-that kills fall before, between and after the commits of its tables. A new writer takes its place at once. Logs grow meanwhile, so
-that there is always something to commit. Nothing is repaired: what a kill left is the next writer's to live with.
+that kills fall before, between and after the commits of its tables. A new writer takes its place at once. Logs grow meanwhile, so that there is
+always something to commit, and the lake is compacted now and then, as by a timer. Nothing is repaired: what a kill left is for the next to live with.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from typing import Any
 from analysis.database import connect
 from ingest import pipeline, units, workers
 from ingest.lake import Lake
+from ingest.upkeep.compact import compact
 from tests.ingest.toy import Toy, log
 
 WRITERS = 4
 _FILES_A_COMMIT = 16
+_KILLS_A_COMPACTION = 10
 _CONTEXT = multiprocessing.get_context("forkserver")
 _WRONG = """
 SELECT rank, COUNT(*), COUNT(DISTINCT iteration), MAX(iteration), SUM(CAST(allocated_bytes <> iteration * 1000 + rank AS INTEGER))
@@ -90,7 +92,8 @@ def kill_writers(root: str, logs: Logs, kills: int, seed: int, settings: dict[st
             assert writer.exitcode == -signal.SIGKILL, f"a writer ended by itself: exit code {writer.exitcode}"
             inside = not _events(events)
             told.kills, told.inside, span = told.kills + 1, told.inside + inside, span * (1.15 if inside else 0.8)
-            if told.kills % 20 == 0:
+            if told.kills % _KILLS_A_COMPACTION == 0:
+                compact(Lake(root))
                 print(f"{told.kills} kills, {told.inside} inside a commit", flush=True)
             logs.grow_some(chance)
             writers[at] = _start(_write, root, settings, str(logs.folder))

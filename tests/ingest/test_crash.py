@@ -22,7 +22,7 @@ from tests.ingest.toy import Toy, toy, visible
 from tests.s3_server import BUCKET, environment, serving
 
 __all__ = ["toy"]
-KILLS = [pytest.param(10, 40, id="10 kills"), pytest.param(200, 300, id="200 kills", marks=pytest.mark.long)]
+LONG = pytest.param(200, 300, id="200 kills", marks=pytest.mark.long)
 
 
 def told(root: str, folder: Path, kills: int, ranks: int, settings: dict[str, str], tmp_path: Path) -> None:
@@ -38,12 +38,12 @@ def told(root: str, folder: Path, kills: int, ranks: int, settings: dict[str, st
     assert visible(root) == visible(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(("kills", "ranks"), KILLS)
+@pytest.mark.parametrize(("kills", "ranks"), [pytest.param(10, 40, id="10 kills"), LONG])
 def test_killed_writers_leave_every_row_exactly_once_in_a_folder(kills: int, ranks: int, tmp_path: Path, toy: Toy) -> None:
     told(str(tmp_path / "lake"), tmp_path / "job", kills, ranks, {}, tmp_path)
 
 
-@pytest.mark.parametrize(("kills", "ranks"), KILLS)
+@pytest.mark.parametrize(("kills", "ranks"), [pytest.param(4, 20, id="4 kills"), LONG])
 def test_killed_writers_leave_every_row_exactly_once_in_an_object_store(
     kills: int, ranks: int, tmp_path: Path, toy: Toy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,8 @@
 """How a lake of many small commits compacts: `python benchmarks/upkeep.py [COMMITS]`; a line of JSON.
 
 The commits are made without the table format, which would take much longer for fifty thousand: one Parquet file and one entry of the log each, as
-an ingest of one small file writes them, then one checkpoint (writers leave one every hundred commits). `compact` then runs in a process of its
-own, whose peak memory is that of the process.
+an ingest of one small file writes them, and a checkpoint every five thousand (writers leave one every hundred). `compact` then runs in a process
+of its own, whose peak memory is that of the process.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ingest.lake import Batch, Lake
 from ingest.tables import arrow_schema
 
 ROWS = 8
+CHECKPOINT = 5_000
 PARTITION = "month=2026-11/cluster=default"
 _CHILD = """
 import json, resource, sys, time
@@ -64,7 +65,8 @@ def made(root: Path, commits: int) -> Lake:
         lines = ({"commitInfo": {"timestamp": now + commit, "operation": "WRITE"}}, {"txn": {"appId": f"source-{commit % 5000}", "version": commit}},
                  {"add": entry})
         (table / "_delta_log" / f"{commit + 1:020d}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    lake._opened("rank_memory").create_checkpoint()
+        if (commit + 1) % CHECKPOINT == 0 or commit + 1 == commits:
+            lake._opened("rank_memory").create_checkpoint()
     return lake
 
 

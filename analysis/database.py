@@ -42,7 +42,7 @@ VIEWS = ("attempt_facts", "run_attempts", "rank_layout", "rank_latest", "rank_ca
 WORKED_OUT = ("rank_grid", "load_rules", *fleet.WORKED_OUT)
 """Views that call Python, which no other engine can read as they are."""
 
-_TYPES = {
+TYPES = {
     "string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP",
     "list<string>": "VARCHAR[]", "map<string,string>": "MAP(VARCHAR, VARCHAR)", "map<string,double>": "MAP(VARCHAR, DOUBLE)",
     "map<string,int64>": "MAP(VARCHAR, BIGINT)",
@@ -185,7 +185,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection) -> None:
     """Every view, on empty tables: the engine binds a view that is made through all those below it, which on files would take most of an opening."""
     connection.execute("CREATE SCHEMA stored")
     for table in TABLES:
-        columns = ", ".join(f'"{column.name}" {_TYPES[column.type]}' for column in table.columns)
+        columns = ", ".join(f'"{column.name}" {TYPES[column.type]}' for column in table.columns)
         connection.execute(f"CREATE TABLE stored.{table.name} ({columns})")
         made = f"TABLE artifacts ({columns})" if table.name == "artifacts" else f"VIEW {table.name} AS {visible_text(table)}"
         connection.execute(f"CREATE {made}")
@@ -210,7 +210,7 @@ def stored_text(table: Table, uris: Sequence[str]) -> str:
     """Every column of a table's files by name; null of the right type where a file lacks it. The types are given: none is opened to look."""
     names = ", ".join(_quoted(uri) for uri in uris)
     columns = ", ".join(f'"{column.name}"' for column in table.columns)
-    typed = ", ".join(f"'{column.name}': {{'name': '{column.name}', 'type': '{_TYPES[column.type]}', 'default_value': NULL}}"
+    typed = ", ".join(f"'{column.name}': {{'name': '{column.name}', 'type': '{TYPES[column.type]}', 'default_value': NULL}}"
                       for column in table.columns if column.name not in PARTITION)
     return f"SELECT {columns} FROM read_parquet([{names}], schema = MAP {{{typed}}}, hive_partitioning = true, hive_types_autocast = false)"
 

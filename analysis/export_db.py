@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from analysis.computed import filled
-from analysis.database import VIEWS, WORKED_OUT, connect, lake_files, stored_text, view_text, visible_text
+from analysis.database import TYPES, VIEWS, WORKED_OUT, connect, lake_files, view_text, visible_text
 from analysis.query_check import COMPUTED
 from ingest.errors import LedgerError
-from ingest.tables import TABLES, arrow_schema
+from ingest.tables import TABLES, Table, arrow_schema
 
 if TYPE_CHECKING:
     from ingest.lake import Lake
+
+_STORAGE = "v1.2.0"
+"""The oldest DuckDB that opens the file; the newest format would shut out what people have installed."""
 
 
 def export_db(lake: Lake, path: Path) -> str:
@@ -35,7 +38,7 @@ def export_db(lake: Lake, path: Path) -> str:
     made = path.with_name(f"{path.name}.part")
     made.unlink(missing_ok=True)
     try:
-        with connect(lake) as source, duckdb.connect(str(made)) as target:
+        with connect(lake) as source, duckdb.connect(str(made), config={"storage_compatibility_version": _STORAGE}) as target:
             shown = lake.version()
             _write(lake, source, target, shown)
         made.rename(path)
@@ -53,7 +56,7 @@ def _write(lake: Lake, source: duckdb.DuckDBPyConnection, target: duckdb.DuckDBP
     for table in TABLES:
         here = [str(Path(uri).absolute()) for uri in uris[table.name]]
         if here:
-            target.execute(f"CREATE VIEW stored.{table.name} AS {stored_text(table, here)}")
+            target.execute(f"CREATE VIEW stored.{table.name} AS {_portable(target, table, here)}")
         else:
             _copied(target, f"stored.{table.name}", arrow_schema(table.name).empty_table())
         _described(target, "VIEW" if here else "TABLE", f"stored.{table.name}", table.grain)
@@ -74,6 +77,18 @@ def _write(lake: Lake, source: duckdb.DuckDBPyConnection, target: duckdb.DuckDBP
     target.execute("CREATE TABLE about (lake VARCHAR, version VARCHAR, made_at TIMESTAMP, made_by VARCHAR)")
     target.execute("INSERT INTO about VALUES (?, ?, ?, ?)", [str(Path(lake.root).absolute()), shown, datetime.now(UTC).replace(tzinfo=None),
                                                              f"hbmledger {version('hbmledger')}"])
+
+
+def _portable(target: duckdb.DuckDBPyConnection, table: Table, uris: list[str]) -> str:
+    """Every column of the table's files by name, in the words that DuckDB 1.2 reads too; null of the right type where no file has it."""
+    listed = ", ".join("'" + uri.replace("'", "''") + "'" for uri in uris)
+    source = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = true, hive_types_autocast = false)"
+    present = {row[0] for row in target.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    columns = []
+    for one in table.columns:
+        found = f'"{one.name}"' if one.name in present else "NULL"
+        columns.append(f'CAST({found} AS {TYPES[one.type]}) AS "{one.name}"')
+    return f"SELECT {', '.join(columns)} FROM {source}"
 
 
 def heading(name: str) -> str:

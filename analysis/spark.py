@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,13 +60,17 @@ def session(remote: str) -> Iterator[Any]:
         raise LedgerError(f"no Spark Connect server answers: {error.strerror or error}", where=remote,
                           todo="start one (sbin/start-connect-server.sh of Spark) or name another with --remote") from error
     try:
-        opened = SparkSession.builder.remote(remote).create()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+            opened = SparkSession.builder.remote(remote).create()
     except Exception as error:
         raise LedgerError(f"the Spark Connect server refused the session: {one_line(error)}", where=remote) from error
     try:
-        for name, value in _CONF.items():
-            opened.conf.set(name, value)
-        yield opened
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")  # no frame of pandas is used here
+            for name, value in _CONF.items():
+                opened.conf.set(name, value)
+            yield opened
     finally:
         opened.stop()
 

@@ -7,6 +7,7 @@ from the artifacts is listed with its reason instead of being left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from analysis.rank_layout import sizes_of
 from analysis.reconcile import Expected, expected_of, ledger_of
 from analysis.rows import Branch, Configuration, HighLoad, Overview, Rank, Reject, Source, Theory
 from analysis.run_facts import MODEL_ARGUMENTS, SIZE_ARGUMENTS, arguments_and_lines, arguments_of, configuration, record_counts, steps_before
-from analysis.scope import Window, remembered, scoped
+from analysis.scope import Window, listed, remembered, scoped
 from analysis.stage_table import stage_table, surpluses
 from analysis.staircase import staircase
 from analysis.theory.arguments import native_args
@@ -99,10 +100,18 @@ def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | N
 
     With `records_at_most` a long attempt is judged by its last steps, and its coverage says so (`analysis.scope`); without, by all.
     """
-    attempts = attempts_of(connection, run, run_index)
+    attempts = _attempts_listed(connection, run, run_index, records_at_most)
     run_index = attempts[-1] if run_index is None else run_index
     with scoped(connection, run, run_index, records_at_most) as window:
         return _overview(connection, run, run_index, attempts, capacity, window)
+
+
+def _attempts_listed(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None, records_at_most: int | None) -> tuple[int, ...]:
+    """The attempts of a run, in a large lake without reading its records, where that finds the one asked for."""
+    if records_at_most is not None:
+        with suppress(LedgerError), listed(connection, records_at_most):
+            return attempts_of(connection, run, run_index)
+    return attempts_of(connection, run, run_index)
 
 
 def _overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, attempts: tuple[int, ...], capacity: Capacity | None,

@@ -91,7 +91,7 @@ def measured(commits: int) -> dict[str, Any]:
         lake = made(Path(folder) / "lake", commits)
         making, opening, before = time.monotonic() - began, timed_open(lake), totals(lake)
         child = subprocess.run([sys.executable, "-c", _CHILD, lake.root], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
-        told = json.loads(child.stdout)
+        told = json.loads(child.stdout.splitlines()[-1])
         return {"records": commits * ROWS, "making_seconds": making, "open_before_seconds": opening, "open_after_seconds": timed_open(lake),
                 "same": totals(lake) == before, **told, "load": os.getloadavg()[0]}
 

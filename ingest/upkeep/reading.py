@@ -44,6 +44,7 @@ def spilling(lake: Lake, memory_bytes: int = MEMORY_BYTES) -> Iterator[duckdb.Du
             if files := lake.file_system():
                 connection.register_filesystem(files)
             connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET enable_progress_bar = false")
             yield connection
         finally:
             connection.close()

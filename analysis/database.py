@@ -14,9 +14,8 @@ about one attempt share. What SQL cannot say (`rank_grid`, `load_rules`) is work
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -152,16 +151,6 @@ def damage(error: BaseException) -> LedgerError | None:
         return None
     return LedgerError(f"a file of the table {table[1]} is lost or damaged: {reason}", where="lake",
                        todo="restore the file, or ingest the artifacts into a new lake")
-
-
-@contextmanager
-def attempt_steps(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> Iterator[None]:
-    """The rows of `rank_steps` of one attempt as the temporary table `attempt_steps`: worked out once for all questions on steps."""
-    connection.execute("CREATE OR REPLACE TEMP TABLE attempt_steps AS SELECT * FROM rank_steps WHERE run = ? AND run_index = ?", [run, run_index])
-    try:
-        yield
-    finally:
-        connection.execute("DROP TABLE IF EXISTS attempt_steps")
 
 
 def orphans(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

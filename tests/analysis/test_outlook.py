@@ -71,7 +71,8 @@ def test_a_staircase_that_climbs_forbids_a_number_and_an_early_one_does_not():
                  "max_allocated_bytes": (50 + step % 2) * GIB, "reserved_bytes": (56 + 3 * (step >= at)) * GIB,
                  "max_reserved_bytes": (56 + 3 * (step >= at)) * GIB, "device_total_bytes": 80 * GIB, "device_used_bytes": 62 * GIB}
                 for step in range(40)]
-        seen = overview(from_rows({"rank_memory": rows, "iterations": [{"iteration": step + 1, "line": 1} for step in range(40)]}, run="made"), "made")
+        iterations = [{"iteration": step + 1, "line": 1} for step in range(40)]
+        seen = overview(from_rows({"rank_memory": rows, "iterations": iterations}, run="made"), "made")
         return outlook(seen).ranks[0].refused
     assert "still climbs: last at iteration 31" in climbing(30)
     assert climbing(4) is None
@@ -87,9 +88,10 @@ def test_the_bounds_cover_the_true_chance_at_their_rate():
     """400 ranks of known chance a step: what happens in the next 5 steps must lie within the bounds for 95 % of them."""
     chance, held = random.Random(11), 0
     shares = [chance.choice((0.02, 0.1, 0.4, 0.8)) for _ in range(400)]
-    rows = [{"rank": rank, "iteration": step + 1, "scope": "interval", "valid": True, "line": 1, "allocated_bytes": GIB, "device_total_bytes": 80 * GIB,
-             "max_allocated_bytes": (75 if chance.random() < share else 40) * GIB, "max_reserved_bytes": 40 * GIB, "reserved_bytes": 40 * GIB,
-             "device_used_bytes": 44 * GIB} for rank, share in enumerate(shares) for step in range(50)]
+    rows = [{"rank": rank, "iteration": step + 1, "scope": "interval", "valid": True, "line": 1, "allocated_bytes": GIB,
+             "device_total_bytes": 80 * GIB, "max_allocated_bytes": (75 if chance.random() < share else 40) * GIB,
+             "max_reserved_bytes": 40 * GIB, "reserved_bytes": 40 * GIB, "device_used_bytes": 44 * GIB}
+            for rank, share in enumerate(shares) for step in range(50)]
     ahead = outlook(overview(from_rows({"rank_memory": rows}, run="made"), "made"), 5)
     told = [one for one in ahead.ranks if one.refused is None]
     held = sum(one.near_low <= 1 - (1 - shares[one.rank]) ** 5 <= one.near_high for one in told)

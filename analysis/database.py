@@ -69,7 +69,7 @@ WHERE piece.status = 'closed'
 def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
     """An in-memory connection whose views read the lake's files of this moment. Raises LedgerError where the lake cannot be read."""
     uris = lake_files(lake)
-    connection = duckdb.connect()
+    connection = _opened()
     if (reader := lake.file_system()) is not None:
         connection.register_filesystem(reader)
     connection.execute("SET TimeZone = 'UTC'")
@@ -84,6 +84,11 @@ def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
     except duckdb.Error as error:
         raise damage(error) or error from error
     return connection
+
+
+def _opened() -> duckdb.DuckDBPyConnection:
+    """A new database in memory. By default it draws a bar on standard output under queries of more than two seconds, into the middle of JSON."""
+    return duckdb.connect(config={"enable_progress_bar": False})
 
 
 def lake_files(lake: Lake) -> dict[str, list[str]]:
@@ -106,7 +111,7 @@ def from_rows(rows: Mapping[str, Sequence[Row]], run: str = "file", artifact: st
     """
     filled = {table.name: [_filled(row, run, artifact or run) for row in rows.get(table.name, ())] for table in TABLES}
     filled["artifacts"] += _artifacts_of(filled, run, artifact or run)
-    connection = duckdb.connect()
+    connection = _opened()
     _make_views(connection)
     for table in TABLES:
         if filled[table.name]:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from analysis.database import connect, from_rows
 from cli import main
 from ingest.lake import Lake
+from ingest.upkeep.reading import spilling
 from tests.ingest.daily import Fleet
 
 
@@ -100,6 +102,13 @@ def test_doctor_tells_a_lost_log(ask: Any, lake: str) -> None:
     shutil.rmtree(Path(lake) / "rank_memory" / "_delta_log")
     found = checks(ask("doctor", "--lake", lake, "--format", "json", code=2).out)
     assert "the log of the table rank_memory (_delta_log) is lost" in found["tables"]["found"]
+
+
+def test_no_engine_draws_a_bar_into_the_output(lake: str) -> None:
+    shown = "SELECT current_setting('enable_progress_bar')"
+    with spilling(Lake(lake)) as connection:
+        assert connection.execute(shown).fetchall() == [(False,)]
+    assert [one.execute(shown).fetchall() for one in (connect(Lake(lake)), from_rows({}))] == [[(False,)]] * 2
 
 
 @pytest.mark.parametrize(("argv", "told"), [

@@ -88,7 +88,9 @@ def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
 
 def _opened() -> duckdb.DuckDBPyConnection:
     """A new database in memory. By default it draws a bar on standard output under queries of more than two seconds, into the middle of JSON."""
-    return duckdb.connect(config={"enable_progress_bar": False})
+    connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def lake_files(lake: Lake) -> dict[str, list[str]]:

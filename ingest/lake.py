@@ -195,7 +195,7 @@ class Lake:
             if not todo.num_rows:
                 return
             fresh = [piece for piece in pieces if piece["artifact"] not in reached]
-            if _write(handle, todo, fresh, attempt):
+            if _write(handle, todo, fresh, attempt, sorted(reached - written)):
                 return
         raise _busy(self.root)
 
@@ -282,12 +282,16 @@ def _of_pieces(pieces: Sequence[Row], rows: pa.Table) -> tuple[list[Row], pa.Tab
     return [piece for piece in pieces if piece["artifact"] in here], rows
 
 
-def _write(handle: DeltaTable, rows: pa.Table, pieces: Sequence[Row], attempt: int) -> bool:
-    """One commit with a transaction a piece; False where another writer came first, to look again."""
+def _write(handle: DeltaTable, rows: pa.Table, pieces: Sequence[Row], attempt: int, overtaken: Sequence[str] = ()) -> bool:
+    """One commit with a transaction a piece; False where another writer came first, to look again.
+
+    `overtaken` are artifacts whose source's transaction another cut of the same bytes took (its writer died, or was left out): they carry one
+    of their own name, so that of two writers who both miss their rows one is told.
+    """
     reached: dict[str, int] = {}
     for piece in pieces:
         reached[_app_id(piece)] = max(piece["end_bytes"], reached.get(_app_id(piece), 0))
-    transactions = [Transaction(app_id, version) for app_id, version in reached.items()]
+    transactions = [Transaction(app_id, version) for app_id, version in reached.items()] + [Transaction(artifact, 1) for artifact in overtaken]
     known = {column.name for column in handle.schema().fields}
     try:
         write_deltalake(

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ingest import lake as lake_module
 from ingest.errors import LedgerError
 from ingest.lake import Batch, Lake, default_root
 from ingest.pipeline import ingest
@@ -55,6 +56,26 @@ def test_an_open_end_does_not_move_the_closed_one(tmp_path: Path) -> None:
     assert lake.commit(batch(10, 15, start=10, status="tail")) == set()
     assert lake.commit(batch(10, 20, start=10)) == set()
     assert [(source.closed_bytes, source.size_bytes) for source in lake.sources()] == [(20, 20)]
+
+
+def test_two_writers_who_both_miss_the_rows_of_a_piece_write_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that cut the same bytes otherwise took the source's transaction and died before its artifacts."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "_append_artifacts", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Lake(tmp_path).commit(batch(None, 25))
+    present, others = lake_module._present, [Lake(tmp_path)]
+
+    def overtaken(handle: Any, name: str, artifacts: set[str]) -> set[str]:
+        found = present(handle, name, artifacts)
+        if others:
+            assert others.pop().commit(batch(None, 10)) == set()
+        return found
+
+    monkeypatch.setattr(lake_module, "_present", overtaken)
+    Lake(tmp_path).commit(batch(None, 10))
+    rows = lake_module._read(Lake(tmp_path)._opened("rank_memory"), "rank_memory", ["artifact"])["artifact"].to_pylist()
+    assert sorted(rows) == ["s:0-10c", "s:0-25c"]
 
 
 def test_a_place_that_cannot_be_a_lake_is_one_sentence(tmp_path: Path) -> None:

@@ -147,12 +147,12 @@ def test_a_crash_between_two_tables_is_made_good_by_the_next_run(
     from ingest import lake as module
     write = module._write
 
-    def crash(handle, rows, pieces, attempt):
+    def crash(handle, rows, pieces, attempt, overtaken=()):
         if handle.table_uri.rstrip("/").endswith(f"/{table}"):
             if not before:
-                write(handle, rows, pieces, attempt)
+                write(handle, rows, pieces, attempt, overtaken)
             raise KeyboardInterrupt
-        return write(handle, rows, pieces, attempt)
+        return write(handle, rows, pieces, attempt, overtaken)
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "_write", crash)

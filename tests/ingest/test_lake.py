@@ -64,15 +64,14 @@ def test_two_writers_who_both_miss_the_rows_of_a_piece_write_them_once(tmp_path:
         patch.setattr(Lake, "_append_artifacts", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             Lake(tmp_path).commit(batch(None, 25))
-    present, others = lake_module._present, [Lake(tmp_path)]
+    write, others = lake_module._write, [Lake(tmp_path)]
 
-    def overtaken(handle: Any, name: str, artifacts: set[str]) -> set[str]:
-        found = present(handle, name, artifacts)
+    def beaten(*arguments: Any) -> bool:
         if others:
             assert others.pop().commit(batch(None, 10)) == set()
-        return found
+        return write(*arguments)
 
-    monkeypatch.setattr(lake_module, "_present", overtaken)
+    monkeypatch.setattr(lake_module, "_write", beaten)
     Lake(tmp_path).commit(batch(None, 10))
     rows = lake_module._read(Lake(tmp_path)._opened("rank_memory"), "rank_memory", ["artifact"])["artifact"].to_pylist()
     assert sorted(rows) == ["s:0-10c", "s:0-25c"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ _STAGES = {"look": "Looking through the files", "read": "Reading", "commit": "Wr
 
 def show() -> None:
     """The page."""
-    _workers()
+    _ready()
     st.title("HBM Ledger")
     st.write("What Megatron-LM said a run would use, what every rank really used, and how close it came to its limit.")
     left, right = st.columns([5, 6], gap="large")
@@ -33,9 +35,10 @@ def show() -> None:
 
 
 @st.cache_resource(show_spinner=False)
-def _workers() -> None:
-    """While people choose their files, what reads them starts."""
+def _ready() -> None:
+    """While people choose their files, what reads them starts, and what draws them is imported."""
     warm()
+    threading.Thread(target=import_module, args=("analysis.snapshot.charts",), daemon=True).start()
 
 
 def _bring() -> None:

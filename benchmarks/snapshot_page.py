@@ -45,7 +45,7 @@ def _from_upload(browser: Any, address: str, file: Path) -> None:
     browser.get(address)
     shows(browser, "No run in this lake yet")
     started = _start("cold: upload, ingest, page")
-    uploaded(browser, address, [file])
+    uploaded(browser, address, [file], publish=True)
     shows(browser, "1 file: 1 new")
     clicked(browser, "Snapshots of")
     drawn(browser, PICTURES)
@@ -53,10 +53,10 @@ def _from_upload(browser: Any, address: str, file: Path) -> None:
 
 
 def _from_lake(browser: Any, address: str) -> None:
-    from tests.browser.driving import clicked, drawn, shows
+    from tests.browser.driving import clicked, drawn
 
     browser.get(address)
-    shows(browser, "Bring a run")
+    _start_page(browser)
     for what in ("once ingested, first look", "again", "again"):
         time.sleep(1)
         started = _start(what)
@@ -64,7 +64,15 @@ def _from_lake(browser: Any, address: str) -> None:
         drawn(browser, PICTURES)
         _told(started)
         clicked(browser, "Start")
-        shows(browser, "Bring a run")
+        _start_page(browser)
+
+
+def _start_page(browser: Any) -> None:
+    """Wait until the first page is painted, its table of runs as well."""
+    from tests.browser.driving import shows, waited
+
+    shows(browser, "Bring a run")
+    waited(lambda: browser.find_elements("css selector", "[data-testid=stDataFrame] canvas"), "the table of runs")
 
 
 def _start(what: str) -> float:

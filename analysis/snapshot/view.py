@@ -54,6 +54,7 @@ class Device:
 
     def __init__(self, trace: Trace, stacks: Stacks, snapshot: Snapshot) -> None:
         self.trace, self.stacks, self.snapshot = trace, stacks, snapshot
+        self._timeline: tuple[tuple[int, int | None], Timeline] | None = None
         self._depth = np.array([len(stack) for stack in snapshot.stacks], np.int64)
 
     @cached_property
@@ -106,8 +107,10 @@ class Device:
         return self.layout if event >= len(self.trace.events) - 1 else after(self.trace, self.lives, event)
 
     def timeline(self, start: int = -1, stop: int | None = None) -> Timeline:
-        """Classes over the trace, or a part of it."""
-        return timeline(self.lives, self.classes, self.levels.requested, self.levels.reserved, start, stop)
+        """Classes over the trace, or a part of it; the last one asked for is kept."""
+        if self._timeline is None or self._timeline[0] != (start, stop):
+            self._timeline = (start, stop), timeline(self.lives, self.classes, self.levels.requested, self.levels.reserved, start, stop)
+        return self._timeline[1]
 
     def highest(self, start: int, stop: int) -> int:
         """The event of the highest requested level between two events, both included."""

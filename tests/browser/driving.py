@@ -92,13 +92,18 @@ def shows(browser: Any, *words: str) -> str:
         raise AssertionError(f"{error}; it shows: {browser.execute_script('return document.body.innerText')}") from None
 
 
-def clicked(browser: Any, words: str) -> None:
-    """Click the button or link with these words, once it is there and takes clicks: a form takes none while its files are under way."""
+def clicked(browser: Any, words: str, *kinds: str) -> None:
+    """Click the button or link, or another kind of element, with these words, once it is there and takes clicks.
+
+    A form takes none while its files are under way.
+    """
     from selenium.common.exceptions import WebDriverException
+
+    wanted = " or ".join(f"self::{kind}" for kind in kinds or ("button", "a"))
 
     def click() -> bool:
         try:
-            found = browser.find_element("xpath", f"//*[self::button or self::a][contains(normalize-space(.), '{words}')]")
+            found = browser.find_element("xpath", f"//*[{wanted}][contains(normalize-space(.), '{words}')]")
             if not found.is_enabled():
                 return False
             found.click()
@@ -109,12 +114,14 @@ def clicked(browser: Any, words: str) -> None:
     waited(click, f"a button {words!r}")
 
 
-def uploaded(browser: Any, address: str, files: Sequence[Path]) -> None:
-    """Bring files on the start page and have them read."""
+def uploaded(browser: Any, address: str, files: Sequence[Path], publish: bool = False) -> None:
+    """Bring files on the start page and have them read: for this session, or into the lake that all share."""
     browser.get(address)
     field = waited(lambda: browser.find_elements("css selector", "input[type=file]"), "the field to upload to")
     field[0].send_keys("\n".join(str(file) for file in files))
     shows(browser, *(file.name for file in files))
+    if publish:
+        clicked(browser, "Publish to the lake", "label")
     waited(lambda: _asked_to_read(browser), "the app takes the request to read")
 
 

@@ -94,7 +94,7 @@ def listed(connection: duckdb.DuckDBPyConnection, records_at_most: int = RECORDS
 
     Ranks that only tokens per expert name are not counted then.
     """
-    count = connection.execute("SELECT COUNT(*) FROM stored.rank_memory").fetchall()[0][0]
+    count = records(connection, "SELECT COUNT(*) AS records FROM stored.rank_memory")[0]["records"]
     hidden = _STEPPED if count > records_at_most else ()
     with _standing_before(connection, {name: f"SELECT * FROM memory.main.{name} WHERE FALSE" for name in hidden}):
         yield

@@ -63,6 +63,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         where, what = error.filename or "output", error.strerror or error
         print(f"hbmledger: {where}: {what} — check the path, its permissions and the room left", file=sys.stderr)
         return USAGE
+    except Exception as error:
+        if (told := _damage(error)) is None:
+            raise
+        print(f"hbmledger: {told}", file=sys.stderr)
+        return told.exit_code
     except KeyboardInterrupt:
         print("hbmledger: stopped; what was committed stays, nothing is half written — run the same command to go on", file=sys.stderr)
         return INTERRUPTED
+
+
+def _damage(error: Exception) -> LedgerError | None:
+    """A file of the lake that the engine could not read, by whichever query it came out; None for a defect of ours."""
+    if "duckdb" not in sys.modules:
+        return None
+    from analysis.database import damage
+
+    return damage(error)

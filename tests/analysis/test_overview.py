@@ -107,7 +107,7 @@ def test_out_of_memory_comes_first_and_a_case_needs_proof():
     assert found.verdict.sentence == ("Rank 12 (stage 3) ran out of memory at iteration 31: it asked for 2.00 GiB with 1.00 GiB free of 40.0 GiB; "
                                       "2 more out-of-memory messages.")
     assert [one.case for one in found.ooms] == ["B", "D", "F"]
-    assert (found.ooms[0].missing, found.ooms[1].missing) == ((), ("free_bytes", "allocated_bytes", "reserved_bytes"))
+    assert (found.ooms[0].missing, found.ooms[1].missing) == (("snapshot",), ("free_bytes", "allocated_bytes", "reserved_bytes"))
     last = next(rank for rank in found.ranks if rank.rank == 12)
     assert (last.outside_bytes, last.outside_source) == (2 * GIB, "rank")
     assert next(one for one in found.near_limit if one.rank == 12).reason.startswith("it ran out of memory")

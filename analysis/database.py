@@ -48,7 +48,7 @@ TYPES = {
 }
 
 _LOCKS = ("python_enable_replacements = false", "autoinstall_known_extensions = false", "autoload_known_extensions = false",
-          "memory_limit = '2GB'", "threads = 2", "enable_external_access = false", "lock_configuration = true")
+          "memory_limit = '2GB'", "temp_directory = ''", "threads = 2", "enable_external_access = false", "lock_configuration = true")
 
 _VISIBLE = """
 WITH closed AS (

@@ -33,7 +33,7 @@ if __name__ == "__main__":
             st.Page("app_pages/sql.py", title="SQL", icon=":material/database:"),
             st.Page("app_pages/glossary.py", title="Glossary", icon=":material/menu_book:"),
         ],
-    })
+    }, expanded=True)
     choose()
     st.sidebar.caption("Seen by this session only" if lake_root() == own_root() else f"Lake {safe(lake_root())}")
     page.run()

@@ -70,7 +70,7 @@ def test_two_ranks_are_compared(server: str, browser: Any, tmp_path: Path) -> No
     shows(browser, "Peak requested", peaks[0], "rank 0: snapshot_0.pickle", "gradient buffer")
     drawn(browser, 3)
     clicked_in_the_timeline(browser)
-    clicked(browser, "Compare")
+    clicked(browser, "Compare", "button")
     shows(browser, "Compare with", f"Peak {peaks[0]} here, {peaks[1]} there")
     drawn(browser, 2)
     assert requests_elsewhere(browser) == []

@@ -85,3 +85,11 @@ def test_the_command(tmp_path, capsys):
     assert main(["plan", run, "--set", "nonsense"]) == 2
     assert "NAME=VALUE" in capsys.readouterr().err
     assert main(["plan", run, "--gpu", "H200"]) == 0
+
+
+def test_a_change_that_nothing_reads_is_told(capsys):
+    log = str(Path(__file__).resolve().parents[2] / "sample_data" / "dense_7b5_pp2" / "train.log")
+    assert main(["plan", log, "--set", "recompute_granularty=full", "micro_batch_size=1"]) == 0
+    assert "assumed: recompute_granularty is no argument of this run and moves nothing in the ledger; check its name" in capsys.readouterr().out
+    assert main(["plan", log, "--set", "recompute_granularity=full", "recompute_method=uniform", "recompute_num_layers=1"]) == 0
+    assert "check its name" not in capsys.readouterr().out

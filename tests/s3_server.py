@@ -6,11 +6,13 @@ are therefore passed to it one after the other.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,3 +87,13 @@ def environment(address: str) -> dict[str, str]:
 
 if __name__ == "__main__":
     serve(conditional="careless" not in sys.argv)
+
+
+def fresh(address: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
+    """An address below which nothing is yet; this process, and those it starts, know the way to the store by their environment alone."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(folder))
+    for name, value in environment(address).items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{folder.name}"

@@ -12,6 +12,7 @@ from analysis.database import connect
 from analysis.diff import diff, side_of
 from ingest.lake import Lake
 from ingest.pipeline import ingest
+from tests.app_page import page_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,13 +25,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def page(lake: str, monkeypatch: pytest.MonkeyPatch, **query: str) -> AppTest:
-    monkeypatch.setenv("HBMLEDGER_LAKE", lake)
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-    app.run()
-    app.switch_page("app_pages/compare.py")
-    for name, value in query.items():
-        app.query_params[name] = value
-    return app.run()
+    return page_of("compare", lake, monkeypatch, **query)
 
 
 def test_two_samples_stand_beside_each_other(lake, monkeypatch):

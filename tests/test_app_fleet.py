@@ -14,6 +14,7 @@ from ingest.lake import Lake
 from ingest.pipeline import ingest
 from tests.analysis.fleet_made import Fleet
 from tests.analysis.made import GIB
+from tests.app_page import page_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,13 +28,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def page(lake: str, monkeypatch: pytest.MonkeyPatch, **query: str) -> AppTest:
-    monkeypatch.setenv("HBMLEDGER_LAKE", lake)
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-    app.run()
-    app.switch_page("app_pages/fleet.py")
-    for name, value in query.items():
-        app.query_params[name] = value
-    return app.run()
+    return page_of("fleet", lake, monkeypatch, **query)
 
 
 def test_every_run_stands_there_worst_first(lake, monkeypatch):

@@ -21,7 +21,7 @@ from ingest.lake import Lake
 from ingest.pipeline import ingest
 from tests.conftest import ROOT
 from tests.ingest.toy import Toy, log, toy, visible
-from tests.s3_server import BUCKET, environment, serving
+from tests.s3_server import BUCKET, environment, fresh, serving
 
 __all__ = ["toy"]
 
@@ -49,12 +49,7 @@ def address():
 @pytest.fixture
 def store(address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """An address below which nothing is yet."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name, value in environment(address).items():
-        monkeypatch.setenv(name, value)
-    return f"s3://{BUCKET}/{tmp_path.name}"
+    return fresh(address, monkeypatch, tmp_path)
 
 
 @pytest.fixture

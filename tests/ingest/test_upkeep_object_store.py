@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +16,7 @@ from ingest.upkeep.retention import Keep, retention
 from ingest.upkeep.vacuum import vacuum
 from tests.ingest.daily import Fleet, assert_days_are_those_of_the_records
 from tests.ingest.test_compact import records
-from tests.s3_server import BUCKET, environment, serving
+from tests.s3_server import fresh, serving
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +27,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def lake(address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lake:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name, value in environment(address).items():
-        monkeypatch.setenv(name, value)
-    return Lake(f"s3://{BUCKET}/{tmp_path.name}")
+    return Lake(fresh(address, monkeypatch, tmp_path))
 
 
 @pytest.mark.long

@@ -42,15 +42,22 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         module = importlib.import_module(f"cli.{_MODULES.get(verb, verb)}")
         command = commands.add_parser(verb, help=module.HELP, description=module.HELP)
         module.add_arguments(command)
-        command.set_defaults(run=module.run)
+        command.set_defaults(run=module.run, told_by=command)
     return parser
+
+
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """The options of one command; what it does not know is told by its own parser, whose help says what it does know."""
+    only = argv[0] if argv and argv[0] in VERBS else None
+    arguments, unknown = build_parser(only).parse_known_args(argv)
+    if unknown:
+        arguments.told_by.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0 fine, 1 findings, 2 usage or cannot judge, 3 some inputs quarantined."""
-    argv = list(sys.argv[1:] if argv is None else argv)
-    only = argv[0] if argv and argv[0] in VERBS else None
-    arguments = build_parser(only).parse_args(argv)
+    arguments = _parsed(list(sys.argv[1:] if argv is None else argv))
     try:
         return int(arguments.run(arguments))
     except LedgerError as error:

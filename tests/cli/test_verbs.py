@@ -23,3 +23,14 @@ def test_each_verb_helps_and_the_changelog_tells_of_it(verb, capsys):
 def test_the_command_lists_its_verbs():
     listed = build_parser().format_help().replace("\n", " \n")
     assert [verb for verb in VERBS if f"    {verb} " not in listed] == []
+
+
+@pytest.mark.parametrize(("argv", "helps"), [
+    (["report", "X", "--attempt", "0"], "hbmledger report"), (["parse", "--nosuch", "a.log"], "hbmledger parse"),
+    (["snapshot"], "hbmledger snapshot"), (["nosuch"], "hbmledger"), (["--nosuch", "runs"], "hbmledger runs"), ([], "hbmledger"),
+])
+def test_a_wrong_option_names_the_help_that_lists_the_right_ones(argv, helps, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(argv)
+    assert stopped.value.code == 2
+    assert f"`{helps} --help`" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -25,13 +24,3 @@ def test_the_licence_is_whole():
     text = (ROOT / "LICENSE").read_text()
     assert "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION" in text
     assert "END OF TERMS AND CONDITIONS" in text
-
-
-def test_links_of_the_pages_lead_somewhere():
-    missing = []
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
-        text = re.sub(r"`[^`\n]*`|^ {4,}.*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
-            if "://" not in target and not (page.parent / target).exists():
-                missing.append((page.name, target))
-    assert missing == []

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md",)
+PAGES = ("README.md", "docs/quick-start.md")
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _VARYING = ((re.compile(r"\b\d+(?:\.\d+)? ?s\b"), "N s"), (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: UTC)?\b"), "DATE"),
             (re.compile(r"\b\d+(?:\.\d+)? (?:[KMG]i?B|bytes)/s"), "RATE"))

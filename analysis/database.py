@@ -73,6 +73,7 @@ def connect(lake: Lake) -> duckdb.DuckDBPyConnection:
     if (reader := lake.file_system()) is not None:
         connection.register_filesystem(reader)
     connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET parquet_metadata_cache = true")  # a file of the lake never changes under its name
     connection.begin()
     _make_views(connection)
     try:

@@ -3,7 +3,8 @@
 The engine looks a name up among temporary tables first, inside views too. So `run_attempts`, `rank_layout` and `rank_latest` of the attempt, made
 once, serve every view and query below them. An attempt of a month has a hundred million records; who opens it to look gives `records_at_most`, and
 the tables a step (`rank_memory`, `memory_stats`, `expert_load`) then show the last steps only, about so many records of `rank_memory`, while
-maxima and counts of each rank come from its rollup over all days. `Window` says which steps are read, and the answer must.
+maxima and counts of each rank come from its rollup over all days. Those steps and rollups are read from the lake once, not by each of some forty
+questions. `Window` says which steps are read, and the answer must.
 """
 
 from __future__ import annotations
@@ -77,14 +78,15 @@ def last_steps(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, 
     """
     window = _window(connection, run, run_index, records_at_most)
     chosen = f"run = '{run.replace(chr(39), chr(39) * 2)}' AND run_index = {int(run_index)}"
-    views = {} if window is None else {
+    rows = {} if window is None else {
         **{table: f"SELECT * FROM memory.main.{table} WHERE {chosen} AND iteration >= {window.first_iteration}" for table in _STEPPED},
-        "rank_steps": f"""
-            WITH read AS (
-                SELECT *, MIN(iteration) OVER (PARTITION BY rank) AS first_read FROM memory.main.rank_steps WHERE {chosen}
-            )
-            SELECT * EXCLUDE (first_read) FROM read WHERE scope = 'interval' OR iteration > first_read"""}
-    with _standing_before(connection, views):
+        "rank_day": f"SELECT * FROM memory.main.rank_day WHERE {chosen}"}
+    views = {} if window is None else {"rank_steps": f"""
+        WITH read AS (
+            SELECT *, MIN(iteration) OVER (PARTITION BY rank) AS first_read FROM memory.main.rank_steps WHERE {chosen}
+        )
+        SELECT * EXCLUDE (first_read) FROM read WHERE scope = 'interval' OR iteration > first_read"""}
+    with _standing_before(connection, rows, "TABLE"), _standing_before(connection, views):
         yield window
 
 
@@ -94,22 +96,22 @@ def listed(connection: duckdb.DuckDBPyConnection, records_at_most: int = RECORDS
 
     Ranks that only tokens per expert name are not counted then.
     """
-    count = records(connection, "SELECT COUNT(*) AS records FROM stored.rank_memory")[0]["records"]
+    count = records(connection, "SELECT COALESCE(SUM(records), 0) AS records FROM rank_day")[0]["records"]
     hidden = _STEPPED if count > records_at_most else ()
     with _standing_before(connection, {name: f"SELECT * FROM memory.main.{name} WHERE FALSE" for name in hidden}):
         yield
 
 
 @contextmanager
-def _standing_before(connection: duckdb.DuckDBPyConnection, views: Mapping[str, str]) -> Iterator[None]:
-    """Temporary views that are found before those of their name."""
+def _standing_before(connection: duckdb.DuckDBPyConnection, queries: Mapping[str, str], kind: str = "VIEW") -> Iterator[None]:
+    """Temporary views, or tables, that are found before the views of their name."""
     try:
-        for name, text in views.items():
-            connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {text}")
+        for name, text in queries.items():
+            connection.execute(f"CREATE OR REPLACE TEMP {kind} {name} AS {text}")
         yield
     finally:
-        for name in views:
-            connection.execute(f"DROP VIEW IF EXISTS temp.main.{name}")
+        for name in queries:
+            connection.execute(f"DROP {kind} IF EXISTS temp.main.{name}")
 
 
 def remembered(near: Sequence[Near], ranks: Sequence[Rank]) -> tuple[Near, ...]:

@@ -12,6 +12,9 @@ from analysis.limits import LEAST_OUTSIDE_BYTES
 from analysis.rows import Coverage, Device, Level, Near, Oom, Rank, Source, Verdict
 
 GIB = 2**30
+WORDS: dict[Level, str] = {"oom": "Out of memory", "near": "Near the limit", "undetermined": "Undetermined", "insufficient": "Too few steps",
+                           "unknown": "Not measured", "clear": "Clear"}
+"""Each verdict in a few words, the same on every page."""
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 

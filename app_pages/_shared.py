@@ -1,4 +1,4 @@
-"""What the pages share: the lake and its database, the chosen run, sizes and text made safe to show.
+"""What the pages share: the lake and its database, the runs in it, sizes and text made safe to show.
 
 The database is cached by (lake, version): a commit to the lake opens a new one, and a rerun of a page reads nothing twice.
 Text that comes from files is shown by widgets that do not interpret it, or escaped: Streamlit's messages are Markdown.
@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from analysis.capacity import given_capacity
-from analysis.overview import overview
-from analysis.rows import Overview, Source
-from analysis.scope import RECORDS_TO_LOOK_AT, listed
+from analysis.rows import Source
+from analysis.scope import listed
 from app_pages._lakes import lake_root, own_root
 from app_pages._upload import SPOOL
 from ingest.errors import LedgerError
@@ -83,46 +81,10 @@ def run_names(own: bool = True) -> set[str]:
     return {row["run"] for root, version in versions.items() if version != "none" for row in _attempts(root, version)}
 
 
-@st.cache_data(max_entries=64, show_spinner="Reading the run")
-def _overview(root: str, version: str, run: str, run_index: int, capacity: str) -> Overview:
-    given = given_capacity(capacity) if capacity else None
-    return overview(_database(root, version).cursor(), run, run_index, capacity=given, records_at_most=RECORDS_TO_LOOK_AT)
-
-
-def chosen_overview() -> Overview:
-    """The overview of the run, attempt and capacity chosen in the sidebar; ends the page where there is none."""
-    run, run_index = _chosen_run()
-    capacity = st.sidebar.text_input("Device memory", key="capacity", placeholder="from the artifacts",
-                                     help="A size such as 79.2GiB, or a device such as H100-80. It wins over what the artifacts say.")
-    with told_errors():
-        return _overview(lake_root(), lake_version(), run, run_index, capacity.strip())
-    st.stop()
-
-
-def _chosen_run() -> tuple[str, int]:
-    found = attempts()
-    if not found:
-        st.info("No run in this lake yet.", icon=":material/inbox:")
-        st.page_link("app_pages/start.py", label="Bring the artifacts of a run", icon=":material/upload_file:")
-        st.stop()
-    names = list(dict.fromkeys(row["run"] for row in found))
-    run = st.sidebar.selectbox("Run", names, index=_index(names, st.query_params.get("run", st.session_state.get("run")), "run"))
-    indices = sorted(row["run_index"] for row in found if row["run"] == run)
-    wanted = st.query_params.get("attempt") if st.query_params.get("run", run) == run else None
-    labels = [str(one) for one in indices]
-    attempt = st.sidebar.selectbox("Attempt", labels, index=_index(labels, wanted, "attempt", default=-1), disabled=len(labels) == 1)
-    st.session_state["run"] = run
-    st.query_params.from_dict({"run": run, "attempt": attempt})
-    return run, int(attempt)
-
-
-def _index(options: list[str], wanted: str | None, what: str, default: int = 0) -> int:
-    """Where `wanted` is; the default, saying so, where a link names something that is not there."""
-    if wanted in options:
-        return options.index(wanted)
-    if wanted is not None:
-        st.warning(f"The link names {what} {safe(wanted)}, which this lake does not hold; another one is shown.", icon=":material/link_off:")
-    return default % len(options)
+def none_yet() -> None:
+    """What an empty lake says, and the way on."""
+    st.info("No run in this lake yet.", icon=":material/inbox:")
+    st.page_link("app_pages/start.py", label="Bring the artifacts of a run", icon=":material/upload_file:")
 
 
 @contextmanager

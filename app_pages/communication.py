@@ -9,15 +9,14 @@ import streamlit as st
 from analysis.communication_charts import MOST_RANKS, communication_bars
 from analysis.communication_rows import Communication, CommunicatorUse, RankCommunication
 from analysis.verdict import size_text
+from app_pages._header import run_page
 from app_pages._origin import origin
-from app_pages._shared import chosen_overview, gib, place, safe, section
+from app_pages._shared import gib, place, safe, section
 
 
 def show() -> None:
     """The page."""
-    overview = chosen_overview()
-    st.header("Communication", anchor=False)
-    st.caption(safe(f"{overview.run}, attempt {overview.run_index}"))
+    overview = run_page("Communication")
     found = overview.communication
     if found is None:
         st.info(safe(overview.not_measurable.get("communication", "nothing was printed")), icon=":material/cell_tower:")

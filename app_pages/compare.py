@@ -11,7 +11,7 @@ import streamlit as st
 from analysis.diff import diff, side_of
 from analysis.diff_rows import Change, Diff, Size
 from analysis.heat import BLUE, GREY, ORANGE
-from app_pages._shared import attempts, cursor, gib, lake_root, lake_version, place, safe, section, told_errors
+from app_pages._shared import attempts, cursor, gib, lake_root, lake_version, none_yet, place, safe, section, told_errors
 
 MARKS = 1_000  # bars of one chart
 _NAMED = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved",
@@ -24,8 +24,7 @@ def show() -> None:
     st.header("Compare", anchor=False)
     names = [f"{row['run']}#{row['run_index']}" for row in attempts()]
     if not names:
-        st.info("No run in this lake yet.", icon=":material/inbox:")
-        st.page_link("app_pages/start.py", label="Bring the artifacts of a run", icon=":material/upload_file:")
+        none_yet()
         return
     before, after = _chosen(names)
     with told_errors():

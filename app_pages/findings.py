@@ -6,17 +6,16 @@ import streamlit as st
 
 from analysis.findings.model import Finding
 from analysis.verdict import size_text
+from app_pages._header import run_page
 from app_pages._origin import origin
-from app_pages._shared import chosen_overview, safe
+from app_pages._shared import safe
 
 _ICONS = {"error": ":material/dangerous:", "warning": ":material/warning:", "note": ":material/info:"}
 
 
 def show() -> None:
     """The page."""
-    found = chosen_overview()
-    st.header("Findings", anchor=False)
-    st.caption(safe(f"{found.run}, attempt {found.run_index}: {found.verdict.sentence}"))
+    found = run_page("Findings")
     if not found.findings:
         st.success("No rule found anything. What was not measured is on the overview.", icon=":material/check:")
         return

@@ -10,20 +10,18 @@ import streamlit as st
 
 from analysis.fleet_answers import RUNS_SHOWN, VERDICTS, Filters, Fleet, History, Row
 from analysis.heat import BLUE, GREY, ORANGE, SKY
-from app_pages._shared import cursor, gib, lake_root, lake_version, safe, section, told_errors
+from analysis.verdict import WORDS
+from app_pages._shared import cursor, gib, lake_root, lake_version, none_yet, safe, section, told_errors
 
 ALL = "all"
 _CLASSES = {"stable": ORANGE, "occasional": "#F0E442", "insufficient": SKY, "undetermined": GREY, "clear": BLUE}
-_WORDS = {"oom": "Out of memory", "near": "Near the limit", "undetermined": "Undetermined", "insufficient": "Too few steps",
-          "unknown": "Not measured", "clear": "Clear"}
 
 
 def show() -> None:
     """The page."""
     st.header("Fleet", anchor=False)
     if lake_version() == "none":
-        st.info("No run in this lake yet.", icon=":material/inbox:")
-        st.page_link("app_pages/start.py", label="Bring the artifacts of a run", icon=":material/upload_file:")
+        none_yet()
         return
     with told_errors():
         history = _history(lake_root(), lake_version())
@@ -66,13 +64,13 @@ def _counts(found: Fleet) -> None:
         st.metric("Ranks measured", f"{found.ranks_measured:,}", width="content")
         for verdict in VERDICTS:
             if count := found.verdicts.get(verdict):
-                st.metric(_WORDS[verdict], f"{count:,}", width="content")
+                st.metric(WORDS[verdict], f"{count:,}", width="content")
 
 
 def _runs(found: Fleet) -> None:
     section("Attempts, worst first")
     _table("runs", found.runs, lambda row: {
-        "run": row["run"], "attempt": row["run_index"], "cluster": row["cluster"], "verdict": _WORDS[row["verdict"]], "family": row["family"],
+        "run": row["run"], "attempt": row["run_index"], "cluster": row["cluster"], "verdict": WORDS[row["verdict"]], "family": row["family"],
         "GPU": row["gpu"], "ranks": row["world_size"], "measured": row["ranks_measured"], "fullest rank": row["fullest_rank"],
         "stage": row["fullest_stage"], "peak, GiB": gib(row["peak_bytes"]), "soft headroom, GiB": gib(row["soft_headroom_bytes"]),
         "hard headroom, GiB": gib(row["hard_headroom_bytes"]), "errors": row["ooms"], "first day": row["first_day"], "last day": row["last_day"]})

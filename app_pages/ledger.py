@@ -9,21 +9,20 @@ from analysis.ledger_rows import CLASSES, PART_COLOURS, fullest, part_rows, stag
 from analysis.reconcile import Gap, Ledger
 from analysis.rows import Overview
 from analysis.verdict import size_text
-from app_pages._shared import chosen_overview, gib, safe, section
+from app_pages._header import run_page
+from app_pages._shared import gib, safe, section
 
 STAGES = 64
 
 
 def show() -> None:
     """The page."""
-    found = chosen_overview()
-    st.header("Ledger", anchor=False)
+    found = run_page("Ledger")
     ledger = found.ledger
     if ledger is None or not ledger.expected.stages:
         reason = ledger.expected.reason if ledger else None
         st.info(safe(f"No ledger: {reason or 'the arguments are not known'}."), icon=":material/help:")
         return
-    st.caption(safe(f"{found.run}, attempt {found.run_index}: {found.coverage.sentence}"))
     _stages(ledger)
     _gaps(found, ledger)
     _differences(ledger)

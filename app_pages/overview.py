@@ -10,8 +10,9 @@ from analysis import charts
 from analysis.coverage import shown_ranks
 from analysis.rows import Near, Overview, Rank, Stage
 from analysis.verdict import size_text
+from app_pages._header import chosen_overview
 from app_pages._origin import origin
-from app_pages._shared import chosen_overview, gib, place, safe, section
+from app_pages._shared import gib, place, safe, section
 
 _SIZES = (("allocated_bytes", "allocated"), ("max_allocated_bytes", "peak allocated"), ("reserved_bytes", "reserved"),
           ("max_reserved_bytes", "max reserved"), ("device_used_bytes", "device used"), ("outside_bytes", "outside torch"),

@@ -13,7 +13,8 @@ from analysis.planning import offload_of, plan_of, sensitivities_of
 from analysis.rows import Overview
 from analysis.theory.arguments import native
 from analysis.verdict import size_text
-from app_pages._shared import chosen_overview, cursor, gib, safe, section, told_errors
+from app_pages._header import run_page
+from app_pages._shared import cursor, gib, safe, section, told_errors
 
 SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "micro_batch_size",
          "global_batch_size")
@@ -29,13 +30,12 @@ RECOMPUTE: dict[str, dict[str, Any]] = {
 
 def show() -> None:
     """The page."""
-    found = chosen_overview()
-    st.header("Plan", anchor=False)
+    found = run_page("Plan")
     if found.ledger is None or not found.ledger.expected.stages:
         reason = found.ledger.expected.reason if found.ledger else None
         st.info(safe(f"No plan: {reason or 'the arguments are not known'}."), icon=":material/help:")
         return
-    st.caption(safe(f"{found.run}, attempt {found.run_index}: the run's own difference from the ledger is kept"))
+    st.caption("The run's own difference from the expected ledger is kept.")
     changes, device = _asked(found)
     with told_errors():
         _answer(plan_of(found, changes, device or None))

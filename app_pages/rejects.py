@@ -5,7 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from analysis.database import records
-from app_pages._shared import chosen_overview, cursor, safe, shown
+from app_pages._header import run_page
+from app_pages._shared import cursor, shown
 
 ROWS = 500
 _REJECTS = """
@@ -20,9 +21,7 @@ _QUARANTINED = "SELECT path, reason FROM artifacts WHERE run = ? AND status = 'q
 
 def show() -> None:
     """The page."""
-    found = chosen_overview()
-    st.header("Rejects", anchor=False)
-    st.caption(safe(f"{found.run}, attempt {found.run_index}"))
+    found = run_page("Rejects")
     _quarantined(found.run)
     if not found.rejected:
         st.success("Every stretch that looked like a record was read.", icon=":material/check:")

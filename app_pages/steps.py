@@ -13,16 +13,15 @@ from analysis.rows import Near, Overview
 from analysis.scope import RECORDS_TO_LOOK_AT
 from analysis.step_heat import step_heat
 from analysis.verdict import size_text
-from app_pages._shared import chosen_overview, cursor, gib, place, safe, section
+from app_pages._header import run_page
+from app_pages._shared import cursor, gib, place, safe, section
 
 _LEVELS = ("stable", "occasional", "insufficient", "undetermined", "clear")
 
 
 def show() -> None:
     """The page."""
-    found = chosen_overview()
-    st.header("Steps", anchor=False)
-    st.caption(safe(f"{found.run}, attempt {found.run_index}: {found.coverage.sentence}"))
+    found = run_page("Steps")
     _classes(found)
     _fullest(found)
     _heat(found)

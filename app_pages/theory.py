@@ -13,17 +13,16 @@ from analysis.theory.last_stage import LastStage
 from analysis.theory.terms import Part, Term, symbols_of
 from analysis.theory_charts import last_stage_bars, term_bars
 from analysis.verdict import size_text
+from app_pages._header import run_page
 from app_pages._origin import located, origin
-from app_pages._shared import chosen_overview, gib, safe, section
+from app_pages._shared import gib, safe, section
 
 _BYTES = {"GiB": st.column_config.NumberColumn(format="%.3f"), "bytes": st.column_config.NumberColumn(format="localized")}
 
 
 def show() -> None:
     """The page."""
-    found = chosen_overview()
-    st.header("Printed theory", anchor=False)
-    st.caption(safe(f"{found.run}, attempt {found.run_index}"))
+    found = run_page("Printed theory")
     if found.branch is None:
         st.info("Neither a printed footprint nor arguments are in the artifacts: the branch cannot be told.", icon=":material/account_tree:")
     else:

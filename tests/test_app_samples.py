@@ -1,75 +1,115 @@
-"""Every page of the app on every sample run, with the figures the samples were made of."""
+"""Every page of the app on every sample run, with the figures the samples were made of, and on an empty lake.
+
+Pages are the files of `app_pages`, samples the folders of `sample_data` that hold a log, and a training snapshot made with a known truth: a new one
+of either is covered by itself. One session walks through all pages of a sample, as a reader does.
+"""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from analysis.database import from_rows, records
+from analysis.database import connect, from_rows, records
+from analysis.overview import overview
+from analysis.report import as_json
+from analysis.verdict import size_text
 from app_pages._shared import _RUNS
 from ingest.lake import Lake
 from ingest.pipeline import ingest
+from sample_data.snapshots import write
+from tests.app_figures import FIGURES, TRUTH, Sample, truth_of
+from tests.app_page import PAGES, app_on, go, page_of, said
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
-CASES = tuple(sorted(path.name for path in (ROOT / "sample_data").glob("oom_case_*")))
-RUNS = ("dense_7b5_pp2", "moe_16ranks", "oom_run")
-MEASURED = {"dense_7b5_pp2": "4 of 256", "moe_16ranks": "15 of 16"}
+SAMPLES = tuple(sorted(path.name for path in (ROOT / "sample_data").iterdir() if any(path.glob("*.log"))))
+DIED = tuple(run for run in SAMPLES if run.startswith("oom_"))
+SNAPSHOT = "a_snapshot"
+EVENTS = 2_000
+
+pytestmark = pytest.mark.xdist_group("samples")  # the lake is made once
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A lake of the samples."""
-    root = tmp_path_factory.mktemp("samples") / "lake"
-    ingest([ROOT / "sample_data" / run for run in (*RUNS, *CASES)], Lake(root))
-    return str(root)
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of all samples, and of a snapshot of a training step."""
+    folder = tmp_path_factory.mktemp("samples")
+    (folder / SNAPSHOT).mkdir()
+    truth = write(folder / SNAPSHOT / "snapshot_0.pickle", EVENTS)
+    (folder / "truth.json").write_text(json.dumps(truth))
+    ingest([*(ROOT / "sample_data" / run for run in SAMPLES), folder / SNAPSHOT], Lake(folder / "lake"))
+    return folder / "lake"
 
 
-@pytest.fixture
-def app(lake: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
-    monkeypatch.setenv("HBMLEDGER_LAKE", lake)
-    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+@pytest.fixture(scope="module")
+def sessions() -> dict[str, AppTest]:
+    """A session for each sample, kept from page to page."""
+    return {}
 
 
-@pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("page", ["overview", "findings", "ledger", "steps", "theory", "plan", "communication", "rejects"])
-def test_page_on_a_sample(app: AppTest, page: str, run: str) -> None:
-    app.run()
-    app.switch_page(f"app_pages/{page}.py")
-    app.query_params["run"] = run
-    app.run()
+@pytest.fixture(scope="module")
+def samples(lake: Path) -> dict[str, Sample]:
+    """Each sample with its report and what was planted in it."""
+    connection = connect(Lake(lake))
+    return {run: Sample(run, as_json(overview(connection.cursor(), run, 0)), truth_of(run)) for run in SAMPLES}
+
+
+def test_what_was_planted_is_known_of_every_sample() -> None:
+    assert all(truth_of(run) for run in SAMPLES)
+    assert len(SAMPLES) == len(json.loads((TRUTH / "oom_cases.json").read_text())) + 3
+
+
+@pytest.mark.parametrize("run", [*SAMPLES, SNAPSHOT])
+@pytest.mark.parametrize("page", PAGES)
+def test_page_on_a_sample(lake: Path, sessions: dict[str, AppTest], samples: dict[str, Sample], page: str, run: str,
+                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HBMLEDGER_LAKE", str(lake))
+    if run not in sessions:
+        sessions[run] = app_on(lake, monkeypatch).run()
+    app = go(sessions[run], page, run=run)
     assert not app.exception
-    assert not app.error or (page, run) == ("overview", "oom_run")
-    assert app.sidebar.selectbox[0].value == run
+    assert app.main.children
+    if page not in FIGURES:
+        return
+    assert app.query_params["run"] in (run, [run])
+    assert not app.error or (page == "overview" and run in DIED)
+    if run in samples:
+        shown = said(app)
+        assert [figure for figure in FIGURES[page](samples[run]) if figure not in shown] == []
 
 
-@pytest.mark.parametrize("run", CASES)
-@pytest.mark.parametrize("page", ["overview", "findings"])
-def test_page_on_an_out_of_memory_case(app: AppTest, page: str, run: str) -> None:
-    app.run()
-    app.switch_page(f"app_pages/{page}.py")
-    app.query_params["run"] = run
-    app.run()
+@pytest.mark.parametrize("page", PAGES)
+def test_page_on_an_empty_lake(tmp_path: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = page_of(page, str(tmp_path / "lake"), monkeypatch)
     assert not app.exception
-    assert app.sidebar.selectbox[0].value == run
-    assert page != "overview" or app.error
+    assert not app.error
+    assert app.main.children
+    assert not (tmp_path / "lake").exists()
 
 
-@pytest.mark.parametrize("run", sorted(MEASURED))
-def test_overview_counts_the_ranks_of_a_sample(app: AppTest, run: str) -> None:
-    app.run()
-    app.switch_page("app_pages/overview.py")
-    app.query_params["run"] = run
-    app.run()
-    assert {one.label: one.value for one in app.metric}["Ranks measured"] == MEASURED[run]
-
-
-def test_start_lists_the_samples(app: AppTest) -> None:
-    app.run()
+def test_start_lists_the_samples(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_on(lake, monkeypatch).run()
     assert not app.exception
-    assert set(app.dataframe[0].value["run"]) == {*RUNS, *CASES}
+    assert set(app.dataframe[0].value["run"]) == {*SAMPLES, SNAPSHOT}
+
+
+def test_the_snapshot_of_a_training_step_shows_its_true_peak(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = json.loads((lake.parent / "truth.json").read_text())
+    app = page_of("snapshot", str(lake), monkeypatch, run=SNAPSHOT)
+    assert not app.exception
+    assert {one.label: one.value for one in app.metric}["Peak requested"] == size_text(truth["peaks"]["requested"]["bytes"])
+
+
+def test_communication_shows_each_rank_beside_its_measurement(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = page_of("communication", str(lake), monkeypatch, run="moe_16ranks")
+    assert not app.exception
+    ranks = app.dataframe[0].value
+    assert len(ranks) == 15
+    assert (round(ranks["estimate, GiB"][0] * 1024), round(ranks["outside torch, GiB"][0], 2)) == (1008, 2.2)
+    assert "world" in set(app.dataframe[1].value["process group"])
 
 
 def test_runs_of_one_ingest_stand_in_the_order_of_their_names_below_newer_ones() -> None:
@@ -79,15 +119,3 @@ def test_runs_of_one_ingest_stand_in_the_order_of_their_names_below_newer_ones()
     rows = {"runs": [{"run": run, "artifact": run} for run in came],
             "artifacts": [{"run": run, "artifact": run, "source": run, "path": run, "ingested_at": when, **whole} for run, when in came.items()]}
     assert [row["run"] for row in records(from_rows(rows), _RUNS)] == ["zz_newer", "a_good_run", "oom_case"]
-
-
-def test_communication_shows_each_rank_beside_its_measurement(app: AppTest) -> None:
-    app.run()
-    app.switch_page("app_pages/communication.py")
-    app.query_params["run"] = "moe_16ranks"
-    app.run()
-    assert not app.exception
-    ranks = app.dataframe[0].value
-    assert len(ranks) == 15
-    assert (round(ranks["estimate, GiB"][0] * 1024), round(ranks["outside torch, GiB"][0], 2)) == (1008, 2.2)
-    assert "world" in set(app.dataframe[1].value["process group"])

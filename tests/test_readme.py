@@ -65,7 +65,8 @@ def test_the_sessions_print_what_the_page_shows(page, tmp_path, pytestconfig):
             output = printed(command, tmp_path).rstrip()
             if steady(output) != steady("\n".join(expected)):
                 differences.append((command, output, "\n".join(expected)))
-            shown += [f"$ {command}", *([output] if output else [])]
+                expected = output.splitlines()
+            shown += [f"$ {command}", *expected]
         return "```console\n" + "\n".join(shown) + "\n```"
 
     regenerated = _BLOCK.sub(run, text)

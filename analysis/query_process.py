@@ -122,7 +122,7 @@ def _answered(connection: duckdb.DuckDBPyConnection, query: str, rows: int, seco
 
 
 def _refusal(error: LedgerError) -> bytes:
-    return json.dumps({"error": {"what": error.what, "where": error.where, "todo": error.todo, "exit_code": error.exit_code}}).encode()
+    return json.dumps({"error": {"what": error.what, "where": error.where, "todo": error.todo}}).encode()
 
 
 def _confine(seconds: float) -> None:

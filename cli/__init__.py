@@ -56,13 +56,13 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0 fine, 1 findings, 2 usage or cannot judge, 3 some inputs quarantined."""
+    """Run one command; the exit code is 0 fine, 1 findings, 2 usage or cannot judge, 3 some inputs quarantined: an error that ends it is never 3."""
     arguments = _parsed(list(sys.argv[1:] if argv is None else argv))
     try:
         return int(arguments.run(arguments))
     except LedgerError as error:
         print(f"hbmledger: {error}", file=sys.stderr)
-        return error.exit_code
+        return USAGE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (told := _damage(error)) is None:
             raise
         print(f"hbmledger: {told}", file=sys.stderr)
-        return told.exit_code
+        return USAGE
     except KeyboardInterrupt:
         print("hbmledger: stopped; what was committed stays, nothing is half written — run the same command to go on", file=sys.stderr)
         return INTERRUPTED

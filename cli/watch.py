@@ -13,7 +13,7 @@ from datetime import datetime
 
 from cli.ingest import Task, add_choice, line, tell
 from cli.stopping import Stop
-from ingest.errors import OK, LedgerError
+from ingest.errors import OK, USAGE, LedgerError
 
 NAME = "watch"
 HELP = "ingest again and again until stopped"
@@ -61,7 +61,7 @@ def _round(task: Task, stop: Stop, told: set[tuple[str, str]], *, first: bool) -
         if first:
             raise
         print(f"hbmledger: {error} (tried again in the next round)", file=sys.stderr, flush=True)
-        return error.exit_code
+        return USAGE
     print(f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {line(summary, task.lake)}", flush=True)
     said = [*summary.problems, *summary.notes]
     tell([pair for pair in said if pair not in told])

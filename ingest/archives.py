@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ingest.artifacts import HEAD_BYTES, LIMITS, Limits, compression, damage, decompressed, open_stream
-from ingest.errors import QUARANTINED, LedgerError
+from ingest.errors import LedgerError
 
 _NOT_ARCHIVES = (".npz", ".pt", ".pth", ".whl", ".jar", ".docx", ".xlsx")  # zip inside, but one document
 SOURCES = (".py", ".pyc", ".md", ".rst", ".html", ".ipynb", ".patch", ".diff", ".toml", ".lock", ".c", ".cc", ".cpp", ".cu", ".h", ".js", ".css")
@@ -66,7 +66,7 @@ def archive_kind(path: str) -> str | None:
 
 
 def members(path: str, limits: Limits = LIMITS) -> Iterator[Member]:
-    """The files of an archive in its order; use each stream before the next. What stops the archive raises `LedgerError`, exit code 3."""
+    """The files of an archive in its order; use each stream before the next. What stops the archive raises `LedgerError`."""
     inner = _zip_members if archive_kind(path) == "zip" else _tar_members
     names: set[str] = set()
     try:
@@ -93,7 +93,7 @@ def _old_tar(head: bytes) -> bool:
 
 
 def _refused(path: str, what: str) -> LedgerError:
-    return LedgerError(what, where=path, todo="unpack what you need of it and ingest the folder", exit_code=QUARANTINED)
+    return LedgerError(what, where=path, todo="unpack what you need of it and ingest the folder")
 
 
 def _unsafe(name: str) -> str | None:

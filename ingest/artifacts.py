@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 import zstandard
 from isal import isal_zlib
 
-from ingest.errors import QUARANTINED, LedgerError
+from ingest.errors import LedgerError
 
 HEAD_BYTES = 64 * 1024
 """How many first bytes tell what an artifact is and whether it is still the same."""
@@ -44,16 +44,15 @@ class Limits:
     members: int = 200_000
 
     def check(self, plain_bytes: int, compressed_bytes: int, where: str) -> None:
-        """Raise where `plain_bytes` came out of `compressed_bytes` and that is too much (`LedgerError`, exit code 3)."""
+        """Raise where `plain_bytes` came out of `compressed_bytes` and that is too much (`LedgerError`)."""
         if plain_bytes > self.total_bytes:
             raise LedgerError(
                 f"holds more than {self.total_bytes / 1e9:g} GB after decompression", where=where, todo="decompress it and ingest the files",
-                exit_code=QUARANTINED,
             )
         if plain_bytes > self.ratio_from_bytes and plain_bytes > self.ratio * max(compressed_bytes, 1):
             raise LedgerError(
                 f"decompresses to more than {self.ratio} times its size: taken for a decompression bomb", where=where,
-                todo="decompress it and ingest the files if it is a real log", exit_code=QUARANTINED,
+                todo="decompress it and ingest the files if it is a real log",
             )
 
 

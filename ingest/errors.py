@@ -1,7 +1,8 @@
-"""The one error a user can cause, and the exit codes it ends in.
+"""The one error a user can cause, and the exit codes of commands.
 
 A user's mistake is answered with what happened, where (file, line or byte) and what to do; the command line
-prints those three and ends with `exit_code`, never a traceback. Anything else that escapes is a defect of ours.
+prints those three and ends with `USAGE`, never a traceback. Anything else that escapes is a defect of ours.
+`QUARANTINED` is the code of a command that went on without some of its inputs: an error that ends it is never that.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ QUARANTINED = 3
 class LedgerError(Exception):
     """What went wrong, where, and what to do about it."""
 
-    def __init__(self, what: str, *, where: str = "", todo: str = "", exit_code: int = USAGE) -> None:
+    def __init__(self, what: str, *, where: str = "", todo: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.where = where
         self.todo = todo
-        self.exit_code = exit_code
 
     def __str__(self) -> str:
         parts = [f"{self.where}: {self.what}" if self.where else self.what]
@@ -30,8 +30,8 @@ class LedgerError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive the trip from a worker process."""
-        return (_rebuild, (self.what, self.where, self.todo, self.exit_code))
+        return (_rebuild, (self.what, self.where, self.todo))
 
 
-def _rebuild(what: str, where: str, todo: str, exit_code: int) -> LedgerError:
-    return LedgerError(what, where=where, todo=todo, exit_code=exit_code)
+def _rebuild(what: str, where: str, todo: str) -> LedgerError:
+    return LedgerError(what, where=where, todo=todo)

@@ -91,6 +91,22 @@ def test_mistakes_are_one_sentence(tmp_path, capsys, more):
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("verb", ["snapshot", "parse"])
+def test_one_file_that_cannot_be_read_is_exit_code_2(tmp_path, capsys, verb):
+    """It is the whole question, so nothing can be judged; 3 is for some inputs among others."""
+    whole = gzip.decompress(written(tmp_path, "a.pickle.gz").read_bytes())
+    for name, data in {"hostile": whole[:-1] + b"cos\nsystem\n.", "cut": whole[:500], "another": pickle.dumps({"a": 1}, 4)}.items():
+        (tmp_path / name).write_bytes(data)
+        assert main([verb, str(tmp_path / name)]) == 2, name
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_among_others_it_is_exit_code_3(tmp_path, capsys):
+    (tmp_path / "bad.pickle").write_bytes(b"\x80\x04cos\nsystem\n.")
+    assert main(["parse", str(tmp_path / "bad.pickle"), str(written(tmp_path, "a.pickle.gz"))]) == 3
+    assert "snapshot_events 5" in capsys.readouterr().out
+
+
 def test_a_rank_given_wins_over_the_name(tmp_path, capsys):
     assert main(["snapshot", str(written(tmp_path, "x_rank7.pickle.gz")), "--rank", "3", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["rank"] == 3

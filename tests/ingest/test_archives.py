@@ -73,9 +73,8 @@ def test_hostile_members_of_a_zip_are_refused_and_the_others_read(tmp_path: Path
 
 def test_a_bomb_of_a_tar_ends_the_archive(tmp_path: Path) -> None:
     path = make_tar(tmp_path / "a.tgz", [(entry("one.log"), b"1"), (entry("bomb"), bytes(5_000_000))])
-    with pytest.raises(LedgerError, match="bomb") as caught:
+    with pytest.raises(LedgerError, match="bomb"):
         said(path, Limits(ratio_from_bytes=1_000_000))
-    assert caught.value.exit_code == QUARANTINED
 
 
 def test_too_many_members_end_the_archive(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def _address_space() -> int:
 
 def _say(error: LedgerError) -> None:
     os.ftruncate(1, 0)
-    os.pwrite(1, json.dumps({"what": error.what, "todo": error.todo, "exit_code": error.exit_code}).encode(), 0)
+    os.pwrite(1, json.dumps({"what": error.what, "todo": error.todo}).encode(), 0)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ingest.errors import QUARANTINED, LedgerError
+from ingest.errors import LedgerError
 
 GIB = 2**30
 _BASE_BYTES = GIB
@@ -79,4 +79,4 @@ def too_large(what: str) -> LedgerError:
 
 
 def _refused(what: str, byte: int | None, todo: str) -> LedgerError:
-    return LedgerError(what if byte is None else f"{what} (byte {byte:,})", todo=todo, exit_code=QUARANTINED)
+    return LedgerError(what if byte is None else f"{what} (byte {byte:,})", todo=todo)

@@ -57,7 +57,7 @@ def read_stream(stream: BinaryIO, where: str, reader: str = "auto", limits: Read
         todo = "make room in the temporary folder, or name another by TMPDIR"
         raise LedgerError(f"cannot be unpacked: {error.strerror or error}", where=where, todo=todo) from error
     except LedgerError as error:
-        raise LedgerError(error.what, where=error.where or where, todo=error.todo, exit_code=error.exit_code) from None
+        raise LedgerError(error.what, where=error.where or where, todo=error.todo) from None
 
 
 def _as_file(stream: BinaryIO) -> BinaryIO:

@@ -25,7 +25,7 @@ def main(reader: str, folder: str) -> None:
             read(memoryview(path.read_bytes()), LIMITS)
             said = {"ok": True}
         except LedgerError as error:
-            said = {"ok": False, "what": error.what, "todo": error.todo, "code": error.exit_code}
+            said = {"ok": False, "what": error.what, "todo": error.todo}
         print(json.dumps({"name": path.name, "seconds": time.process_time() - began, **said}), flush=True)
 
 

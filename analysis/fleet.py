@@ -8,7 +8,7 @@ rows from `rows_of`. The figures are those of `report`: its own functions are ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from analysis.reconcile import Expected
     from analysis.theory.layout import ParallelSizes
 
 Row = dict[str, Any]
@@ -63,9 +64,8 @@ SELECT attempt.cluster AS cluster, attempt.run AS run, attempt.run_index AS run_
     one.world_size AS world_size, one.family AS family, one.usual_capacity_bytes AS usual_capacity_bytes, one.reason AS reason
 FROM gridded
 """
-_STAGES_VIEW = f"""
-CREATE VIEW fleet_stages AS
-WITH {_ARGUMENTS}, variable AS (
+_ALIKE = f"""
+{_ARGUMENTS}, variable AS (
     SELECT COALESCE(cluster, 'default') AS cluster, run, COALESCE(run_index, 0) AS run_index, name, MIN(value) AS value
     FROM environment
     WHERE value IS NOT NULL
@@ -79,7 +79,10 @@ WITH {_ARGUMENTS}, variable AS (
     LEFT JOIN environment_of ON environment_of.cluster = attempt.cluster AND environment_of.run = attempt.run
         AND environment_of.run_index = attempt.run_index
     GROUP BY ALL
-), answered AS (
+)"""
+_STAGES_VIEW = f"""
+CREATE VIEW fleet_stages AS
+WITH {_ALIKE}, answered AS (
     SELECT attempts, UNNEST(fleet_stages_of(facts, arguments, variables, gpu_name)) AS one FROM alike
 ), staged AS (
     SELECT UNNEST(attempts) AS attempt, one FROM answered
@@ -166,6 +169,15 @@ VIEWS = ("fleet_arguments", "fleet_attempts", "fleet_ranks", "fleet_near_limit",
 def rows_of(connection: duckdb.DuckDBPyConnection, name: str) -> pa.Table:
     """A view of `WORKED_OUT` as Arrow rows, for an engine that cannot work it out itself."""
     return connection.sql(f"SELECT * FROM {name}").to_arrow_table()
+
+
+def expected_ledgers(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[list[Row], Expected]]:
+    """The expected ledger of every attempt of a lake: attempts (cluster, run, run_index) that give the same, and their answer."""
+    from analysis.reconcile import expected_of
+
+    for facts, arguments, variables, gpu, attempts in connection.execute(f"WITH {_ALIKE} SELECT * FROM alike").fetchall():
+        args, microbatches = _known(facts, arguments)
+        yield attempts, expected_of(dict(args), microbatches, {one["name"]: one["value"] for one in variables or ()}, gpu)
 
 
 def _function(connection: duckdb.DuckDBPyConnection, name: str, made: Callable[..., Any], given: list[Any], answer: str) -> None:

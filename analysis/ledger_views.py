@@ -1,7 +1,8 @@
 """The tables `rank_ledger`, `stage_ledger` and `gap`: the expected ledger of every attempt of a lake beside what was measured.
 
 The same answers as `report`, for queries over history. A run whose arguments do not lay the ledger out has no row in the first two; `gap` has a row
-for each measured rank and part, null with its reason where it cannot be measured.
+for each measured rank and part, null with its reason where it cannot be measured. `stage_ledger` hangs on arguments alone, so that ten thousand runs
+of ten configurations cost ten answers; the other two read the ranks of every attempt.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from analysis.computed import Columns, Row
+from analysis.fleet import expected_ledgers
 from analysis.reconcile import Expected, Gap, expected_of, gaps
 
 if TYPE_CHECKING:
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 _KEY: Columns = (("run", "string", "name of the run"), ("run_index", "int32", "which attempt of the run, from 0"))
 COLUMNS: dict[str, Columns] = {
     "stage_ledger": (
-        *_KEY, ("stage", "int32", "pipeline stage"), ("parameters", "int64", "parameters of a rank, exact"),
+        ("cluster", "string", "cluster of the run"), *_KEY, ("stage", "int32", "pipeline stage"),
+        ("parameters", "int64", "parameters of a rank, exact"),
         ("steady_allocated_bytes", "int64", "expected after the optimizer step"), ("steady_low_bytes", "int64", "low end of its 90 % interval"),
         ("steady_high_bytes", "int64", "high end"), ("peak_allocated_bytes", "int64", "expected at the peak"),
         ("peak_low_bytes", "int64", "low end of its 90 % interval"), ("peak_high_bytes", "int64", "high end"),
@@ -45,8 +48,11 @@ GRAIN = {"stage_ledger": "one pipeline stage of an attempt whose arguments lay i
 def make(connection: duckdb.DuckDBPyConnection, wanted: list[str]) -> Mapping[str, Iterable[Row]]:
     """The rows of the tables wanted, each attempt asked once."""
     found: dict[str, list[Row]] = {name: [] for name in wanted}
-    for key, expected, ranks, rows in _attempts(connection, measured=set(wanted) != {"stage_ledger"}):
-        found.get("stage_ledger", []).extend(_stages(key, expected))
+    if "stage_ledger" in found:
+        found["stage_ledger"] = sorted(_stage_rows(connection), key=lambda row: (row["cluster"], row["run"], row["run_index"], row["stage"]))
+    if set(wanted) == {"stage_ledger"}:
+        return found
+    for key, ranks, rows in _attempts(connection):
         by_rank = {rank.rank: rank for rank in ranks}
         found.get("rank_ledger", []).extend({**key, **_rank(one), "max_reserved_bytes": by_rank[one.rank].max_reserved_bytes,
                                              "device_used_bytes": by_rank[one.rank].device_used_bytes} for one in rows)
@@ -54,7 +60,7 @@ def make(connection: duckdb.DuckDBPyConnection, wanted: list[str]) -> Mapping[st
     return found
 
 
-def _attempts(connection: duckdb.DuckDBPyConnection, *, measured: bool) -> Iterator[tuple[Row, Expected, tuple[Any, ...], tuple[Gap, ...]]]:
+def _attempts(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Row, tuple[Any, ...], tuple[Gap, ...]]]:
     from analysis.overview import environment_of, ranks_of
     from analysis.run_facts import arguments_of, configuration
     from analysis.theory_table import theory_of
@@ -63,15 +69,20 @@ def _attempts(connection: duckdb.DuckDBPyConnection, *, measured: bool) -> Itera
         facts = configuration(connection, run, run_index)
         environment = environment_of(connection, run, run_index)
         expected = expected_of(arguments_of(connection, run, run_index), facts.num_microbatches, environment, facts.gpu_name)
-        ranks = ranks_of(connection, run, run_index, None, facts.gpu_name) if measured else ()
-        rows = gaps(ranks, theory_of(connection, run, run_index, ranks), expected) if measured else ()
-        yield {"run": run, "run_index": run_index}, expected, ranks, rows
+        ranks = ranks_of(connection, run, run_index, None, facts.gpu_name)
+        yield {"run": run, "run_index": run_index}, ranks, gaps(ranks, theory_of(connection, run, run_index, ranks), expected)
 
 
-def _stages(key: Row, expected: Expected) -> Iterator[Row]:
+def _stage_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[Row]:
+    for attempts, expected in expected_ledgers(connection):
+        stages = list(_stages(expected))
+        yield from ({**row, **attempt} for attempt in attempts for row in stages)
+
+
+def _stages(expected: Expected) -> Iterator[Row]:
     for stage, row in sorted(expected.stages.items()):
         same = {name: getattr(row, name) for name, _, _ in COLUMNS["stage_ledger"] if hasattr(row, name)}
-        yield {**same, **key, "stage": stage, "classes": list(row.classes.items()), "peak_classes": list(row.peak_classes.items()),
+        yield {**same, "stage": stage, "classes": list(row.classes.items()), "peak_classes": list(row.peak_classes.items()),
                "assumptions": list(row.assumptions)}
 
 

@@ -23,6 +23,7 @@ import duckdb
 
 from analysis.database import connect, records
 from analysis.overview import overview
+from analysis.query import ask
 from analysis.questions import questions
 from analysis.scope import RECORDS_TO_LOOK_AT, listed
 from analysis.step_heat import step_heat
@@ -105,7 +106,7 @@ def main() -> None:
         same = [(one["run"], one["peak"]) for one in raw_ratio] == [(one["run"], one["peak"]) for one in ratio]
         print(f"    {len(raw_ratio)} attempts: {'as the rollup' if same else 'NOT AS THE ROLLUP'}")
     for question in questions():
-        timed(f"question: {question.title}"[:58], lambda sql=question.sql: connection.execute(sql).fetchall())
+        timed(f"question: {question.title}"[:58], lambda sql=question.sql: ask(connection, sql, seconds=600))
     print(f"peak of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB")
 
 

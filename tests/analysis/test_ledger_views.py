@@ -34,6 +34,14 @@ def test_stages_are_those_of_the_report(rows):
                           for stage, row in sorted(expected.items()))
 
 
+def test_stages_of_one_name_in_two_clusters_stay_apart(rows):
+    made = {name: [{**row, "cluster": cluster, "artifact": cluster} for cluster in ("east", "west") for row in rows[name] if row.get("run") != "bare"]
+            for name in rows}
+    expected = overview(from_rows(rows, run="made"), "made").ledger.expected.stages
+    found = asked(made, "SELECT cluster, stage, peak_allocated_bytes FROM stage_ledger ORDER BY cluster, stage")
+    assert found == tuple((cluster, stage, row.peak_allocated_bytes) for cluster in ("east", "west") for stage, row in sorted(expected.items()))
+
+
 def test_parts_add_up_in_sql(rows):
     off = asked(rows, "SELECT run, rank, MAX(gap_bytes) - COALESCE(SUM(part_bytes), 0) FROM gap GROUP BY run, rank")
     assert len(off) == 8

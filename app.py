@@ -31,6 +31,7 @@ if __name__ == "__main__":
             st.Page("app_pages/fleet.py", title="Fleet", icon=":material/stacked_line_chart:"),
             st.Page("app_pages/compare.py", title="Compare", icon=":material/compare_arrows:"),
             st.Page("app_pages/sql.py", title="SQL", icon=":material/database:"),
+            st.Page("app_pages/settings.py", title="Settings", icon=":material/settings:"),
             st.Page("app_pages/glossary.py", title="Glossary", icon=":material/menu_book:"),
         ],
     }, expanded=True)

@@ -31,7 +31,7 @@ def chosen_run() -> tuple[str, int]:
     last = st.session_state.get("attempt") if run == st.session_state.get("run") else None
     attempt = st.sidebar.selectbox("Attempt", labels, index=_index(labels, wanted or last, "attempt", wanted is not None, default=-1),
                                    disabled=len(labels) == 1)
-    if linked is not None and (linked, wanted) != (run, attempt):
+    if linked not in (None, run) or wanted not in (None, attempt):
         forget()
     st.session_state["run"], st.session_state["attempt"] = run, attempt
     note(run=run, attempt=attempt)

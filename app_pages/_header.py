@@ -50,9 +50,14 @@ def chosen_overview() -> Overview:
 
 def capacity() -> str:
     """The device memory that all pages count with, as a person gave it; empty where the artifacts tell."""
-    given = st.sidebar.text_input("Device memory", key="capacity", placeholder="from the artifacts", bind="query-params",
-                                  help="A size such as 79.2GiB, or a device such as H100-80. It wins over what the artifacts say, on all pages.")
-    return given.strip()
+    with st.sidebar:
+        return capacity_field()
+
+
+def capacity_field() -> str:
+    """The field for it: in the sidebar of a run's pages, and among the settings; one value, held in the address."""
+    return st.text_input("Device memory", key="capacity", placeholder="from the artifacts", bind="query-params",
+                         help="A size such as 79.2GiB, or a device such as H100-80. It wins over what the artifacts say, on all pages.").strip()
 
 
 def line(found: Overview) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -45,6 +46,12 @@ def context(path: str, line: int) -> str:
     except (OSError, LedgerError):
         return ""
     return "\n".join(f"{'>' if number == line else ' '} {number:>7}  {_text(raw)}" for number, raw in kept)
+
+
+def as_sum(what: str, parts: Mapping[str, int], total: int) -> None:
+    """A computed size as the sum it is, to the byte, largest part first."""
+    shown = [f"{size:+17,} B  {name.replace('_', ' ')}" for name, size in sorted(parts.items(), key=lambda one: -abs(one[1])) if size]
+    st.code("\n".join((*shown, f"{total:17,} B  = {what}")), language=None)
 
 
 def located(last: Source, words: str) -> Source:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     import duckdb
 
 GIB = 2**30
+SERVER_ROOT = "HBMLEDGER_SERVER_ROOT"
+"""Variable that names the folder whose paths may be read on the server."""
+
 _SPOOLED = re.compile(rf"[^\s:]*{SPOOL}[^/\s]*/")
 _RUNS = """
 WITH rejected AS (

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
 from analysis.database import records
+from analysis.rows import Source
 from app_pages._header import run_page
+from app_pages._origin import origin
 from app_pages._shared import cursor, shown
+from app_pages._table import ticked
 
 ROWS = 500
 _REJECTS = """
@@ -29,10 +34,13 @@ def show() -> None:
     rows = records(cursor(), _REJECTS, [found.run, found.run_index, ROWS])
     st.caption(f"{found.rejected:,} stretches looked like a record and could not be read; they count in no figure."
                + (f" The first {ROWS} are shown." if found.rejected > ROWS else ""))
-    chosen = st.dataframe([{"read at": shown(row["path"]), "line": row["line"], "reason": row["reason"], "text": row["text"]} for row in rows],
-                          hide_index=True, on_select="rerun", selection_mode="single-row", key="rejects")
-    if picked := chosen.selection.rows:
-        st.code(rows[picked[0]]["text"] or "", language=None, wrap_lines=True)
+    picked = ticked([{"read at": shown(row["path"]), "line": row["line"], "reason": row["reason"], "text": row["text"]} for row in rows], "rejects",
+                    "reject", [f"{Path(row['path']).name}:{row['line'] or row['offset_bytes']}" for row in rows])
+    if picked is None:
+        st.caption("Tick a row to see its whole text and the lines around it.")
+        return
+    st.code(rows[picked]["text"] or "", language=None, wrap_lines=True)
+    origin(Source(rows[picked]["path"], rows[picked]["line"]))
 
 
 def _quarantined(run: str) -> None:

@@ -12,13 +12,12 @@ import streamlit as st
 
 from analysis.verdict import size_text
 from app_pages._lakes import SHARED, look_at, target
-from app_pages._shared import attempts, run_names, safe, section, shown, told_errors
+from app_pages._shared import SERVER_ROOT, attempts, run_names, safe, section, shown, told_errors
 from app_pages._upload import Folder, Job, free_name, spool, under_root
 from ingest.lake import default_root
 from ingest.workers import warm
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
-SERVER_ROOT = "HBMLEDGER_SERVER_ROOT"
 _STAGES = {"look": "Looking through the files", "read": "Reading", "commit": "Writing to the lake"}
 
 

@@ -22,7 +22,7 @@ OPTIONS: dict[str, str | int | bool] = {
     "server.address": "127.0.0.1", "server.enableXsrfProtection": True, "server.enableCORS": True, "server.maxUploadSize": 4096,
     "server.fileWatcherType": "none", "server.showEmailPrompt": False, "runner.magicEnabled": False,
     "browser.gatherUsageStats": False, "client.showErrorDetails": "none",
-    "client.toolbarMode": "minimal", "theme.metricValueFontSize": "1.35rem",
+    "client.toolbarMode": "viewer", "theme.metricValueFontSize": "1.35rem",
     "theme.baseFontSize": 14, "theme.baseRadius": "small", "theme.light.primaryColor": "#1f5f8b",
     "theme.dark.primaryColor": "#7fb8dd",
 }

@@ -14,11 +14,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.errors import FINDINGS, OK, USAGE, LedgerError
+from ingest.installation import compiled, versions
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 NAME = "doctor"
 HELP = "check the installation and a lake"
 
-PACKAGES = ("hbmledger", "duckdb", "deltalake", "pyarrow", "streamlit", "altair", "msgspec", "isal", "zstandard")
 LEAST_ROOM_BYTES = 2**30
-_COMPILED = {"log_scan": "logs", "snapshot_scan": "snapshots"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _installation() -> Iterator[Check]:
     yield Check("python", sys.version_info >= (3, 11), sys.version.split()[0])
-    for package in PACKAGES:
-        try:
-            yield Check(package, True, version(package))
-        except PackageNotFoundError:
-            yield Check(package, False, "not installed: pip install hbmledger")
-    yield Check("compiled readers", None, _compiled())
+    for package, found in versions().items():
+        yield Check(package, found is not None, found or "not installed: pip install hbmledger")
+    yield Check("compiled readers", None, compiled())
     folder = Path(tempfile.gettempdir())
     yield _room("temporary folder", folder)
-
-
-def _compiled() -> str:
-    from ingest.native import library
-
-    there = [what for name, what in _COMPILED.items() if library(name) is not None]
-    return f"of {' and '.join(there)}" if there else "none: the Python readers are used"
 
 
 def _lake(given: str | None) -> Iterator[Check]:

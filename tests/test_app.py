@@ -85,7 +85,7 @@ def test_overview_shows_the_runs_own_figures(app: AppTest, tmp_path: Path, rows:
     assert metrics["Rejects"] == "1"
     table = app.dataframe[0].value
     assert list(table["rank"]) == ["0", "1", "4", "5", "8", "9", "12", "13"]
-    assert list(table["peak allocated"]) == [24, 24, 20, 20, 20, 20, 23, 23]
+    assert list(table["peak allocated, GiB"]) == [24, 24, 20, 20, 20, 20, 23, 23]
 
 
 def test_stages_say_what_they_hold(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
@@ -93,7 +93,7 @@ def test_stages_say_what_they_hold(app: AppTest, tmp_path: Path, rows: dict[str,
     on_page(app, "overview").segmented_control[0].set_value("Stages").run()
     assert not app.exception
     table = app.dataframe[0].value
-    assert list(table["peak allocated"]) == [24, 20, 20, 23]
+    assert list(table["peak allocated, GiB"]) == [24, 20, 20, 23]
     assert "First stage, peak allocated: 4.00 GiB (20.0%) above the median of 2 middle stages" in words(app)
 
 

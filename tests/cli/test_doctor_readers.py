@@ -20,6 +20,6 @@ def test_it_names_the_compiled_readers(monkeypatch, capsys, there, said):
 
 
 def test_every_compiled_source_is_asked_for():
-    from cli.doctor import _COMPILED
+    from ingest.installation import _COMPILED
 
     assert set(_COMPILED) == {source.stem for source in ingest.native.FOLDER.glob("*.c")}

@@ -63,7 +63,7 @@ def _steps(one: Sample) -> Iterator[str]:
 def _theory(one: Sample) -> Iterator[str]:
     printed = one.report["theory"]
     yield printed["text"].splitlines()[-1] if printed else one.report["not_measurable"]["theory"]
-    yield f"Branch applied: {one.report['branch']['branch']}"
+    yield f"Branch applied: {one.report['branch']['branch']}" if one.report["branch"] else "the branch cannot be told"
 
 
 def _plan(one: Sample) -> Iterator[str]:

@@ -1,4 +1,8 @@
-"""What every browser test needs: an app on an empty lake, and a browser of its own; a test file may put its own in their place."""
+"""What every browser test needs: an app on an empty lake, and a browser of its own; a test file may put its own in their place.
+
+Tests that only look share one app on a lake of all samples and one browser (`visitor`): each page then costs about a second. They are one group
+(`ON_THE_SAMPLES`), so that they meet in one process.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,11 @@ from typing import Any
 
 import pytest
 
+from ingest.lake import Lake
+from ingest.pipeline import ingest
 from tests.browser.driving import browsing, serving
+from tests.browser.visiting import Visitor
+from tests.conftest import ROOT
 
 
 @pytest.fixture
@@ -23,3 +31,19 @@ def browser(tmp_path: Path) -> Iterator[Any]:
     """A browser of this test alone."""
     with browsing(tmp_path) as driver:
         yield driver
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of every sample run."""
+    root = tmp_path_factory.mktemp("samples") / "lake"
+    ingest([*sorted(path.parent for path in ROOT.glob("sample_data/*/train.log")), ROOT / "sample_data/moe_16ranks"], Lake(root))
+    return root
+
+
+@pytest.fixture(scope="session")
+def visitor(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
+    """One browser on one app with the samples, for all tests that leave nothing behind; so large that tables are drawn whole."""
+    folder = tmp_path_factory.mktemp("browser")
+    with serving(samples, folder) as address, browsing(folder, 2400, 5000) as driver:
+        yield Visitor(driver, address)

@@ -27,6 +27,7 @@ NEEDS_BROWSER = [pytest.mark.browser,
 """For `pytestmark` of a file of browser tests."""
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
           "--disable-component-update", "--disable-sync")
+_SOUGHT = re.compile(r"http://127\.0\.0\.1:\d+/\w+/_stcore/(health|host-config) - Failed to load resource: .* status of 404 ")
 
 
 @contextmanager
@@ -60,7 +61,7 @@ def browsing(folder: Path, width: int = 1400, height: int = 1200) -> Iterator[An
 
     options = webdriver.ChromeOptions()
     options.binary_location = str(CHROMIUM)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "SEVERE"})
     for flag in (*_FLAGS, f"--window-size={width},{height}", f"--user-data-dir={folder / 'user'}"):
         options.add_argument(flag)
     driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
@@ -148,6 +149,15 @@ def requests_elsewhere(browser: Any) -> list[str]:
     messages = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
     asked = [message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"]
     return [url for url in asked if url.startswith(("http", "ws")) and "://127.0.0.1:" not in url]
+
+
+def console_errors(browser: Any) -> list[str]:
+    """What the console told as an error since it was last asked, but for what Streamlit does at each link to a page.
+
+    Opened below its root, it looks for its server below the page's own address first, and the console tells that nothing is there.
+    """
+    told = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    return [message for message in told if not _SOUGHT.match(message)]
 
 
 def _healthy(port: int) -> bool:

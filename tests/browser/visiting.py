@@ -1,0 +1,144 @@
+"""Moving through the app as a person does, one browser for many pages, and reading what a page shows.
+
+A page that is left by a link of the app costs a fraction of one that is loaded anew. When the new page has come to rest is told by the number
+of script runs that ended since the click: the address changes before the page does.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from analysis.verdict import size_text
+from tests.browser.driving import clicked, console_errors, requests_elsewhere, waited
+from tests.conftest import ROOT
+
+PAGES = tuple(dict.fromkeys(re.findall(r"app_pages/([a-z]\w*)\.py", (ROOT / "app.py").read_text())))
+"""Every page that app.py lists, Start first."""
+_WATCH = """
+if (window.ends === undefined) {
+    window.ends = 0;
+    const app = document.querySelector('[data-testid=stApp]');
+    new MutationObserver(() => { window.ends += app.dataset.testScriptState === 'notRunning'; })
+        .observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
+}
+return window.ends;
+"""
+_RESTS = """
+const app = document.querySelector('[data-testid=stApp]');
+return app !== null && app.dataset.testScriptState === 'notRunning' && app.dataset.testConnectionState === 'CONNECTED'
+    && document.querySelector('[data-testid=stMain] :is(h1, h2)') !== null && !document.querySelector('[data-stale=true], [data-testid=stSpinner]');
+"""
+_LINK = """
+const link = [...document.querySelectorAll('a')].find(one => one.pathname === arguments[0] && !one.search && one.getClientRects().length);
+if (link) { link.click(); }
+return Boolean(link);
+"""
+_CELLS = """
+return [...document.querySelectorAll('[data-testid=stDataFrame] table [role=gridcell], [data-testid=stTable] td')].map(one => one.textContent);
+"""
+
+
+@dataclass
+class Visitor:
+    """A browser on an app, and the run it looks at."""
+
+    browser: Any
+    address: str
+    run: str | None = None
+
+    def open(self, page: str, **query: str) -> None:
+        """Load a page by its address."""
+        self.run = query.get("run")
+        self.browser.get(f"{self.address}{path_of(page)}" + (f"?{urlencode(query, quote_via=quote)}" if query else ""))
+        self.rest()
+
+    def turn(self, page: str) -> None:
+        """Go to a page by the app's own link to it; the run that is looked at stays."""
+        before = self.browser.execute_script(_WATCH)
+        if self.browser.execute_script("return location.pathname") == path_of(page):
+            return
+        assert self.browser.execute_script(_LINK, path_of(page)), f"no link of the app leads to {page}"
+        waited(lambda: self.browser.execute_script(_WATCH) > before, f"the page {page} is drawn")
+        self.rest()
+
+    def look(self, page: str, run: str | None) -> None:
+        """A page on a run: by the app's link where the run is looked at already."""
+        if run is not None and run == self.run:
+            self.turn(page)
+        else:
+            self.open(page, **({"run": run} if run else {}))
+
+    def click(self, words: str, *kinds: str) -> None:
+        """Click what has these words, and wait for what follows."""
+        before = self.browser.execute_script(_WATCH)
+        clicked(self.browser, words, *kinds)
+        waited(lambda: self.browser.execute_script("return window.ends === undefined") or self.browser.execute_script(_WATCH) > before,
+               f"something follows the click on {words!r}")
+        self.rest()
+
+    def rest(self) -> None:
+        """Wait until the script has ended and nothing on the page is older than it."""
+        waited(lambda: self.browser.execute_script(_RESTS), f"{self.browser.current_url} comes to rest")
+
+    def shows(self, *words: str, cells: tuple[str, ...] = ()) -> None:
+        """Wait until the page's text has all the words, and its tables all the cells."""
+        self._words(words)
+        if cells:
+            missing: list[str] = []
+
+            def there() -> bool:
+                shown = set(self.browser.execute_script(_CELLS))
+                missing[:] = [cell for cell in cells if cell not in shown]
+                return not missing
+
+            try:
+                waited(there, "the tables show their cells")
+            except AssertionError:
+                raise AssertionError(f"not in a table of {self.browser.current_url}: {missing}; "
+                                     f"there are: {self.browser.execute_script(_CELLS)}") from None
+
+    def _words(self, words: tuple[str, ...]) -> None:
+        missing: list[str] = []
+
+        def there() -> bool:
+            shown = self.text()
+            missing[:] = [word for word in words if " ".join(word.split()) not in shown]
+            return not missing
+
+        try:
+            waited(there, "the page shows its words")
+        except AssertionError:
+            raise AssertionError(f"not on {self.browser.current_url}: {missing}; it shows: {self.text()}") from None
+
+    def text(self) -> str:
+        """What the page shows, as one line."""
+        return " ".join(str(self.browser.execute_script("return document.body.innerText")).split())
+
+    def in_order(self) -> None:
+        """No exception on the page, no error in the console, nothing asked of anybody but the server."""
+        assert [one.text for one in self.browser.find_elements("css selector", "[data-testid=stException]")] == []
+        assert console_errors(self.browser) == []
+        assert requests_elsewhere(self.browser) == []
+
+
+def path_of(page: str) -> str:
+    """The address of a page below the server's."""
+    return "/" if page == PAGES[0] else f"/{page}"
+
+
+def gib_cell(size_bytes: float) -> str:
+    """Bytes as the cell of a table in GiB holds them, before it rounds them for the eye."""
+    return number_cell(size_bytes / 2**30)
+
+
+def number_cell(value: float) -> str:
+    """A number as a browser writes it."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def size(size_bytes: float) -> str:
+    """Bytes as a sentence of the app tells them."""
+    return size_text(int(size_bytes))

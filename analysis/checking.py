@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     import duckdb
 
 _RECENT = """
-SELECT run FROM artifacts WHERE status <> 'quarantined' AND ($since IS NULL OR ingested_at >= $since) GROUP BY run ORDER BY run
+WITH named AS (
+    SELECT run, COALESCE(cluster, 'default') AS cluster, MAX(ingested_at) AS ingested_at
+    FROM artifacts
+    WHERE status <> 'quarantined'
+    GROUP BY run, COALESCE(cluster, 'default')
+), counted AS (
+    SELECT *, COUNT(*) OVER (PARTITION BY run) AS clusters FROM named
+)
+SELECT CASE WHEN clusters > 1 THEN CONCAT(cluster, '/', run) ELSE run END AS run
+FROM counted
+WHERE $since IS NULL OR ingested_at >= $since
+ORDER BY counted.run, cluster
 """
 _AGE = re.compile(r"(\d{1,6})\s*([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
@@ -63,7 +74,7 @@ def moment(text: str, now: datetime | None = None) -> datetime:
 
 
 def runs_since(connection: duckdb.DuckDBPyConnection, since: datetime | None) -> list[str]:
-    """Runs of which something was ingested since, by name."""
+    """Runs of which something was ingested since, by name; one whose name two clusters gave is `CLUSTER/RUN`."""
     return [row["run"] for row in records(connection, _RECENT, {"since": since})]
 
 

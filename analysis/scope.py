@@ -32,6 +32,7 @@ _KEPT = {
     "rank_layout": "SELECT * FROM rank_layout WHERE run = $run AND run_index = $run_index",
     "rank_latest": "SELECT * FROM rank_latest WHERE run = $run AND run_index = $run_index",
 }
+_CLUSTERS = "SELECT DISTINCT COALESCE(cluster, 'default') AS cluster FROM artifacts WHERE run = ? OR ? IS NULL ORDER BY cluster"
 _EXTENT = """
 SELECT CAST(SUM(records) AS BIGINT) AS records, COUNT(DISTINCT rank) AS ranks, MIN(first_iteration) AS first, MAX(last_iteration) AS last
 FROM rank_day WHERE run = ? AND run_index = ? AND records > 0 AND first_iteration IS NOT NULL
@@ -52,6 +53,22 @@ class Window:
         """What is judged by steps, and what by days."""
         return (f"steps {self.first_iteration:,} to {self.last_iteration:,} are read one by one; maxima and counts are of all steps since "
                 f"{self.begun_at:,} ({self.records:,} records)")
+
+
+def clusters_of(connection: duckdb.DuckDBPyConnection, run: str | None = None) -> tuple[str, ...]:
+    """The clusters that a run's artifacts came from, or all of the lake, by name."""
+    return tuple(row["cluster"] for row in records(connection, _CLUSTERS, [run, run]))
+
+
+@contextmanager
+def within_cluster(connection: duckdb.DuckDBPyConnection, cluster: str) -> Iterator[None]:
+    """Every table and view shows one cluster's rows, as long as the block runs: two clusters may give two runs one name.
+
+    Each table shows what `artifacts` names, so that a narrower one in its place narrows them all.
+    """
+    chosen = f"COALESCE(cluster, 'default') = '{cluster.replace(chr(39), chr(39) * 2)}'"
+    with _standing_before(connection, {"artifacts": f"SELECT * FROM memory.main.artifacts WHERE {chosen}"}):
+        yield
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """What a verb reads: the lake that was named, or a file, folder or archive given in place of a run.
 
 A path goes through the same ingest as any other, into a lake that lives as long as the command, so that the answer is the one a lake
-would give. With `--lake` a run name is a name even where a file of that name exists.
+would give. With `--lake` a run name is a name even where a file of that name exists. Where two clusters gave a run of theirs the same name, it is
+asked for as `CLUSTER/RUN`: their records are never put together.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def asked_run(name: str, lake: str | None) -> Iterator[Asked]:
         connection = connect(_lake_with(run, lake))
         if run_index is not None and connection.execute("SELECT 1 FROM run_attempts WHERE run = ? LIMIT 1", [name]).fetchone():
             run, run_index = name, None
-        yield Asked(connection, (run,), run_index)
+        with _in_its_cluster(connection, run) as meant:
+            yield Asked(connection, (meant,), run_index)
         return
     with TemporaryDirectory(prefix="hbmledger-") as folder:
         own = Lake(Path(folder) / "lake")
@@ -80,6 +82,22 @@ def asked_run(name: str, lake: str | None) -> Iterator[Asked]:
         if not runs:
             raise _nothing(path=run, summary=summary)
         yield Asked(connection, runs, run_index, _told(summary))
+
+
+@contextmanager
+def _in_its_cluster(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[str]:
+    """The run that `RUN` or `CLUSTER/RUN` means, the connection showing that cluster alone. Raises LedgerError where two clusters have such a run."""
+    from analysis.scope import clusters_of, within_cluster
+
+    clusters = clusters_of(connection, name)
+    if len(clusters) > 1:
+        raise LedgerError(f"{len(clusters)} clusters have a run {name!r}: {', '.join(clusters)}", todo=f"name one of them, as {clusters[0]}/{name}")
+    cluster, mark, run = name.partition("/")
+    if clusters or not mark or cluster not in clusters_of(connection, run):
+        yield name
+        return
+    with within_cluster(connection, cluster):
+        yield run
 
 
 def _split(name: str) -> tuple[str, int | None]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.errors import OK
+
+if TYPE_CHECKING:
+    import duckdb
 
 NAME = "runs"
 HELP = "list the runs of a lake"
@@ -37,21 +40,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List every attempt."""
-    from analysis.database import connect, records
-    from analysis.scope import listed
+    from analysis.database import connect
+    from analysis.scope import clusters_of, listed, within_cluster
     from cli.opening import lake_of
     from cli.table import table
 
     connection = connect(lake_of(arguments.lake))
+    clusters = clusters_of(connection)
     with listed(connection):
-        found = records(connection, _QUERY)
+        found = []
+        for cluster in clusters:
+            with within_cluster(connection, cluster):
+                found += _attempts(connection, cluster)
     if arguments.format == "json":
         print(json.dumps(found, indent=1, default=lambda value: value.isoformat()))
     elif not found:
         print("no runs in this lake yet")
     else:
-        print(table(("run", "attempt", "program", "sizes", "ranks seen", "iterations", "rejects", "oom", "from"), [_row(one) for one in found]))
+        hidden = 0 if len(clusters) > 1 else 1
+        names = ("cluster", "run", "attempt", "program", "sizes", "ranks seen", "iterations", "rejects", "oom", "from")
+        print(table(names[hidden:], [_row(one)[hidden:] for one in found]))
     return OK
+
+
+def _attempts(connection: duckdb.DuckDBPyConnection, cluster: str) -> list[dict[str, Any]]:
+    from analysis.database import records
+
+    return [{"cluster": cluster, **row} for row in records(connection, _QUERY)]
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
@@ -60,4 +75,4 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
     steps = "-" if one["last_iteration"] is None else f"{one['first_iteration']}-{one['last_iteration']}"
     when = f"{one['started_at']:%Y-%m-%d %H:%M}" if one["started_at"] else "-"
     counts = (str(one["rejects"]), str(one["out_of_memory"]))
-    return (one["run"], str(one["run_index"]), one["framework"] or "-", sizes or "-", seen, steps, *counts, when)
+    return (one["cluster"], one["run"], str(one["run_index"]), one["framework"] or "-", sizes or "-", seen, steps, *counts, when)

@@ -25,8 +25,9 @@ MARKS: dict[Level, tuple[str, Colour]] = {
 """Icon and colour of each verdict, one for all pages; the words beside them carry the meaning alone."""
 
 
-@st.cache_data(max_entries=64, show_spinner="Reading the run")
+@st.cache_resource(max_entries=32, show_spinner="Reading the run")
 def _overview(root: str, version: str, run: str, run_index: int, capacity: str) -> Overview:
+    """Shared by all sessions as it is, which its frozen rows allow: a copy for each page of a run of 4,096 ranks would take 0.2 s."""
     given = given_capacity(capacity) if capacity else None
     return overview(_database(root, version).cursor(), run, run_index, capacity=given, records_at_most=RECORDS_TO_LOOK_AT)
 

@@ -1,12 +1,13 @@
 """What the pages share: the lake and its database, the runs in it, sizes and text made safe to show.
 
-The database is cached by (lake, version): a commit to the lake opens a new one, and a rerun of a page reads nothing twice.
+One database is open for each lake: a commit to the lake opens a new one in its place, and a rerun of a page reads nothing twice.
 Text that comes from files is shown by widgets that do not interpret it, or escaped: Streamlit's messages are Markdown.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -50,11 +51,31 @@ def lake_version() -> str:
     return Lake(lake_root()).version()
 
 
-@st.cache_resource(max_entries=16, show_spinner="Opening the lake")
-def _database(root: str, version: str) -> duckdb.DuckDBPyConnection:
-    from analysis.database import connect
+class _Opened:
+    """The database on the newest version of one lake that was asked for; the one before is closed once nobody reads from it any more."""
 
-    return connect(Lake(root))
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._version: str | None = None
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def at(self, root: str, version: str) -> duckdb.DuckDBPyConnection:
+        """The lake's database, opened anew where the version is another."""
+        from analysis.database import connect
+
+        with self._lock:
+            if self._connection is None or self._version != version:
+                self._connection, self._version = connect(Lake(root)), version
+            return self._connection
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _lake(root: str) -> _Opened:
+    return _Opened()
+
+
+def _database(root: str, version: str) -> duckdb.DuckDBPyConnection:
+    return _lake(root).at(root, version)
 
 
 def cursor() -> duckdb.DuckDBPyConnection:
@@ -62,7 +83,7 @@ def cursor() -> duckdb.DuckDBPyConnection:
     return _database(lake_root(), lake_version()).cursor()
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=16, show_spinner="Opening the lake")
 def _attempts(root: str, version: str) -> list[dict[str, Any]]:
     from analysis.database import records
 

@@ -1,4 +1,4 @@
-"""What a person's SQL may not do, asked through both faces: the command, and the function that the app's page calls.
+"""What a person's SQL may not do, asked of the function that both faces call, and of the command for some of each kind.
 
 Every query is refused, or stopped within its limits, in one sentence with exit code 2, and this process lives through it.
 """
@@ -6,14 +6,18 @@ Every query is refused, or stopped within its limits, in one sentence with exit 
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 
 import pytest
 
+from analysis.database import locked
+from analysis.query import ask
 from analysis.query_process import MEMORY_BYTES, SPARE_BYTES, answer
 from cli import main
 from ingest.errors import USAGE, LedgerError
 from ingest.lake import Lake
 from ingest.pipeline import ingest
+from tests.cli.refusals import told
 from tests.conftest import ROOT
 
 SECONDS = 20
@@ -107,9 +111,9 @@ def lake(tmp_path_factory):
 
 
 def page_says(lake, query, seconds):
-    with pytest.raises(LedgerError) as told:
+    with pytest.raises(LedgerError) as refused:
         answer(lake, query, seconds=seconds)
-    return str(told.value)
+    return str(refused.value)
 
 
 def command_says(capsys, lake, query, seconds):
@@ -127,41 +131,56 @@ def is_one_sentence(said):
     assert len(said) < 600
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_one_select_over_the_lake_is_refused_by_the_command(name, lake, tmp_path, capsys):
-    is_one_sentence(command_says(capsys, lake, REFUSED[name].format(folder=lake), SECONDS))
+def files(folder):
+    return {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*")}
 
 
-def test_and_by_the_page(lake, tmp_path):
-    """Asked on one connection: the process that the page starts calls this function, and the next test goes through it."""
-    from analysis.database import locked
-    from analysis.query import ask
-
-    connection = locked(Lake(lake))
-    for query in REFUSED.values():
-        with pytest.raises(LedgerError) as told:
-            ask(connection, query.format(folder=lake))
-        is_one_sentence(str(told.value))
+def test_what_is_not_one_select_over_the_lake_is_refused(lake):
+    """By one child in the place of one each: none of these needs limits of its own."""
+    before = files(Path(lake).parent)
+    answers = told(lake, [query.format(folder=lake) for query in REFUSED.values()], SECONDS)
+    assert len(answers) == len(REFUSED)
+    for name, one in zip(REFUSED, answers, strict=True):
+        assert list(one) == ["error"], name
+        is_one_sentence(str(LedgerError(**one["error"])))
+    assert files(Path(lake).parent) == before
 
 
 @pytest.mark.parametrize("name", ["copy", "file", "settings", "several", "in a subquery"])
-def test_the_process_of_the_page_refuses_too(name, lake):
-    is_one_sentence(page_says(lake, REFUSED[name].format(folder=lake), SECONDS))
+def test_and_by_the_command_and_by_the_process_of_the_page_in_the_same_words(name, lake, capsys):
+    query = REFUSED[name].format(folder=lake)
+    said = page_says(lake, query, SECONDS)
+    is_one_sentence(said)
+    assert command_says(capsys, lake, query, SECONDS) == f"hbmledger: {said}"
 
 
 @pytest.mark.parametrize("name", STOPPED)
-def test_what_would_not_end_is_stopped_in_time(name, lake, capsys):
-    said = command_says(capsys, lake, STOPPED[name], 1)
+def test_what_would_not_end_is_stopped_in_time(name, lake):
+    is_told_as_stopped(page_says(lake, STOPPED[name], 1))
+
+
+def is_told_as_stopped(said):
     is_one_sentence(said)
     assert "1 s and was stopped" in said or "memory" in said
-    is_one_sentence(page_says(lake, STOPPED[name], 1))
+
+
+def test_the_command_stops_it_too(lake, capsys):
+    is_told_as_stopped(command_says(capsys, lake, STOPPED["sleep"], 1))
 
 
 @pytest.mark.parametrize("name", TOO_LARGE)
-def test_what_is_too_large_is_stopped_before_it_harms(name, lake, capsys):
-    for said in (command_says(capsys, lake, TOO_LARGE[name], SECONDS), page_says(lake, TOO_LARGE[name], SECONDS)):
-        is_one_sentence(said)
-        assert any(word in said for word in ("memory", "larger than", "nested", "depth", "longer than", "was stopped"))
+def test_what_is_too_large_is_stopped_before_it_harms(name, lake):
+    is_told_as_too_large(page_says(lake, TOO_LARGE[name], SECONDS))
+
+
+@pytest.mark.parametrize("name", ["two gigabytes", "parentheses"])
+def test_the_command_stops_it_before_it_harms_too(name, lake, capsys):
+    is_told_as_too_large(command_says(capsys, lake, TOO_LARGE[name], SECONDS))
+
+
+def is_told_as_too_large(said):
+    is_one_sentence(said)
+    assert any(word in said for word in ("memory", "larger than", "nested", "depth", "longer than", "was stopped"))
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     assert largest < MEMORY_BYTES + SPARE_BYTES + 2**29
 
@@ -174,14 +193,16 @@ def test_a_billion_rows_are_cut_and_that_is_told(lake, capsys):
     assert answer(lake, "SELECT * FROM range(1000000000)", rows=7).capped
 
 
+@pytest.fixture(scope="module")
+def connection(lake):
+    return locked(Lake(lake))
+
+
 @pytest.mark.parametrize("query", ["SHOW TABLES", "DESCRIBE rank_memory", "SELECT * FROM information_schema.columns", "FROM runs", "VALUES (1)",
                                    "SUMMARIZE runs", "WITH a AS (SELECT 1 AS x) SELECT * FROM a", "SELECT unnest([1, 2])",
                                    "SELECT COUNT(*) FROM range(10)", "SELECT * FROM stored.runs", "SELECT * FROM MAIN.Runs", "SELECT 1;"])
-def test_what_people_ask_is_answered(query, lake):
-    from analysis.database import locked
-    from analysis.query import ask
-
-    assert ask(locked(Lake(lake)), query).rows
+def test_what_people_ask_is_answered(query, connection):
+    assert ask(connection, query).rows
 
 
 def test_an_error_in_the_options_is_one_sentence(capsys):

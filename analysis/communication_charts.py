@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 
-from analysis.charts import Picture
 from analysis.communication_rows import RankCommunication
-from analysis.heat import BLUE, GIB, ORANGE, SKY
+from analysis.heat import GIB, Row
+from analysis.palette import BOUNDS, VERMILLION
+from analysis.picture import EDGE, Picture, colours, data, largest, names_axis, size_of, sized, tip
 from analysis.verdict import size_text
 
 MOST_RANKS = 256
-_PARTS = (("at least (lower bound)", BLUE), ("estimate", SKY), ("at most (upper bound)", "#D9E6EF"))
 
 
-def bar_rows(ranks: Sequence[RankCommunication]) -> list[dict[str, Any]]:
+def bar_rows(ranks: Sequence[RankCommunication]) -> list[Row]:
     """Three stacked pieces a rank, that together reach the upper bound; beyond `MOST_RANKS` the ranks with most."""
-    shown = sorted(sorted(ranks, key=lambda one: -one.estimate_bytes)[:MOST_RANKS], key=lambda one: (one.rank is None, one.rank or 0, one.who))
-    rows = []
+    kept, _ = _kept(ranks)
+    shown = sorted(kept, key=lambda one: (one.rank is None, one.rank or 0, one.who))
+    rows: list[Row] = []
     for at, one in enumerate(shown):
         sizes = (one.lower_bytes, one.estimate_bytes - one.lower_bytes, one.upper_bytes - one.estimate_bytes)
         ends = (one.lower_bytes, one.estimate_bytes, one.upper_bytes)
         rows += [{"order": at, "who": _who(one), "what": name, "place": place, "gib": size / GIB, "bytes": end, "text": size_text(end)}
-                 for place, ((name, _), size, end) in enumerate(zip(_PARTS, sizes, ends, strict=True))]
+                 for place, (name, size, end) in enumerate(zip(BOUNDS, sizes, ends, strict=True))]
     return rows
 
 
@@ -32,19 +32,21 @@ def communication_bars(ranks: Sequence[RankCommunication]) -> Picture:
     """Stacked bars by rank; a tick where memory outside torch was measured."""
     rows = bar_rows(ranks)
     order = list(dict.fromkeys(row["who"] for row in rows))
-    names = [name for name, _ in _PARTS]
-    y = alt.Y("who:N", title="rank", sort=order, axis=alt.Axis(ticks=False, domain=False, labelLimit=180))
-    bars = alt.Chart(alt.InlineData(values=rows)).mark_bar(cornerRadius=1).encode(
+    y = alt.Y("who:N", title="rank", sort=order, axis=names_axis(180))
+    bars = data(rows).mark_bar(cornerRadius=1, **EDGE).encode(
         y=y, x=alt.X("gib:Q", title="GiB outside torch", stack="zero"), order=alt.Order("place:Q"),
-        color=alt.Color("what:N", title=None, sort=names, scale=alt.Scale(domain=names, range=[colour for _, colour in _PARTS]),
-                        legend=alt.Legend(orient="bottom", direction="horizontal")),
-        tooltip=[alt.Tooltip("who:N", title="rank"), alt.Tooltip("what:N", title="figure"), alt.Tooltip("text:N", title="size"),
-                 alt.Tooltip("bytes:Q", title="bytes", format=",")])
-    measured = [{"who": _who(one), "gib": one.outside_bytes / GIB, "text": size_text(one.outside_bytes)}
-                for one in ranks if one.outside_bytes is not None and _who(one) in order]
-    ticks = alt.Chart(alt.InlineData(values=measured)).mark_tick(color=ORANGE, thickness=3).encode(
-        y=y, x="gib:Q", tooltip=[alt.Tooltip("who:N", title="rank"), alt.Tooltip("text:N", title="measured: device used - reserved")])
-    return alt.layer(bars, ticks).properties(height=110 + 20 * max(2, len(order)))
+        color=colours("what", BOUNDS, list(BOUNDS)), tooltip=[tip("who:N", "rank"), tip("what:N", "figure"), *sized()])
+    drawn = set(order)
+    measured = [{"who": _who(one), "what": "measured: device used - reserved", **size_of(one.outside_bytes)}
+                for one in ranks if one.outside_bytes is not None and _who(one) in drawn][:MOST_RANKS]
+    ticks = data(measured).mark_tick(color=VERMILLION, thickness=3).encode(
+        y=y, x="gib:Q", tooltip=[tip("who:N", "rank"), tip("what:N", "figure"), *sized()])
+    chart = alt.layer(bars, ticks).properties(height=110 + 20 * max(2, len(order)))
+    return Picture(chart, [*rows, *measured], "Bars of the lower bound, estimate and upper bound of communication by rank", _kept(ranks)[1])
+
+
+def _kept(ranks: Sequence[RankCommunication]) -> tuple[list[RankCommunication], str]:
+    return largest(ranks, MOST_RANKS, lambda one: one.estimate_bytes, "ranks")
 
 
 def _who(one: RankCommunication) -> str:

@@ -1,6 +1,6 @@
-"""The expected ledger as rows to draw: few classes that people know, by stage, and the gap's parts; the same words and colours everywhere.
+"""The expected ledger as rows to draw: few classes that people know, by stage, and the gap's parts; the same words as in a snapshot.
 
-The ledger counts some twenty classes; a picture shows eight. `CLASSES` says which belong together and in which colour (Okabe and Ito).
+The ledger counts some twenty classes; a picture shows fewer. `MEMBERS` says which belong together, under the names of `analysis.palette`.
 """
 
 from __future__ import annotations
@@ -8,34 +8,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from analysis.palette import CLASSES
 from analysis.reconcile import PARTS, Gap, Ledger
+from analysis.verdict import size_text
 
 GIB = 2**30
-CLASSES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("weights", "#0072B2", ("weights", "quantised_weights")),
-    ("gradients", "#56B4E9", ("gradients", "gradient_copy", "legacy_gradients", "stand_in_gradients")),
-    ("optimizer", "#009E73", ("optimizer", "step")),
-    ("activations", "#E69F00", ("activations",)),
-    ("running layer", "#F0E442", ("running_layer",)),
-    ("loss and logits", "#D55E00", ("loss", "deferred_gradients")),
-    ("workspaces and buffers", "#CC79A7", ("workspaces", "global_buffer", "boundary", "batch", "moe_leftovers", "rotary_caches")),
-    ("other", "#8C8C8C", ()),
-)
-PART_COLOURS = dict(zip(PARTS, ("#0072B2", "#E69F00", "#D55E00", "#56B4E9", "#8C8C8C", "#7A5195"), strict=True))
-_OF = {name: shown for shown, _, names in CLASSES for name in names}
+MEMBERS: dict[str, tuple[str, ...]] = {
+    "weights": ("weights", "quantised_weights"),
+    "gradient buffer": ("gradients", "gradient_copy", "legacy_gradients", "stand_in_gradients"),
+    "optimizer": ("optimizer", "step"),
+    "activations": ("activations",),
+    "running layer": ("running_layer",),
+    "logits and loss": ("loss", "deferred_gradients"),
+    "workspace": ("workspaces", "moe_leftovers", "rotary_caches"),
+    "communication": ("global_buffer", "boundary"),
+    "input": ("batch",),
+}
+_OF = {name: shown for shown, names in MEMBERS.items() for name in names}
+
+
+def shown_class(name: str) -> str:
+    """The class of a picture that a class of the ledger belongs to."""
+    return _OF.get(name, "other")
 
 
 def shown_classes(classes: Mapping[str, int]) -> dict[str, int]:
-    """Bytes by the names of `CLASSES`, in their order, those without bytes left out; nothing is lost: what has no place is `other`."""
-    found = dict.fromkeys((shown for shown, _, _ in CLASSES), 0)
+    """Bytes by the names of `palette.CLASSES`, in their order, those without bytes left out; nothing is lost: what has no place is `other`."""
+    found = dict.fromkeys(CLASSES, 0)
     for name, size in classes.items():
-        found[_OF.get(name, "other")] += size
+        found[shown_class(name)] += size
     return {name: size for name, size in found.items() if size}
 
 
 def stage_rows(ledger: Ledger) -> list[dict[str, Any]]:
     """One row a stage and class at the expected peak, in GiB and bytes."""
-    return [{"stage": str(stage), "class": name, "gib": size / GIB, "bytes": size, "instant": row.peak_instant.replace("_", " ")}
+    return [{"stage": str(stage), "class": name, "gib": size / GIB, "bytes": size, "text": size_text(size),
+             "instant": row.peak_instant.replace("_", " ")}
             for stage, row in sorted(ledger.expected.stages.items()) for name, size in shown_classes(row.peak_classes).items()]
 
 
@@ -51,4 +59,5 @@ def fullest(ledger: Ledger) -> list[Gap]:
 def part_rows(gaps: list[Gap]) -> list[dict[str, Any]]:
     """One row a rank and part that could be measured."""
     return [{"rank": f"rank {one.rank}" + ("" if one.stage is None else f", stage {one.stage}"), "part": name.replace("_", " "),
-             "gib": size / GIB, "bytes": size} for one in gaps for name in PARTS if (size := one.parts[name]) is not None]
+             "gib": size / GIB, "bytes": size, "text": size_text(size)}
+            for one in gaps for name in PARTS if (size := one.parts[name]) is not None]

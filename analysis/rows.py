@@ -39,7 +39,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the attempt's artifacts say about it; `model` holds the arguments that shape memory, as printed."""
+    """What the attempt's artifacts say about it; `model` holds the arguments that shape memory, as printed.
+
+    Rank r is on stage r // pp_stride % pp.
+    """
 
     framework: str | None
     framework_version: str | None
@@ -62,6 +65,7 @@ class Configuration:
     ended_at: datetime | None
     model: dict[str, str] = field(default_factory=dict)
     source: Source | None = None
+    pp_stride: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

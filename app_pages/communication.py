@@ -6,12 +6,14 @@ from typing import Any
 
 import streamlit as st
 
-from analysis.communication_charts import MOST_RANKS, communication_bars
+from analysis.communication_charts import communication_bars
 from analysis.communication_rows import Communication, CommunicatorUse, RankCommunication
 from analysis.verdict import size_text
 from app_pages._header import run_page
 from app_pages._origin import origin
+from app_pages._picture import picture
 from app_pages._shared import gib, place, safe, section
+from app_pages._table import opened
 
 
 def show() -> None:
@@ -46,14 +48,12 @@ def _ranks(found: Communication) -> None:
     if not found.ranks:
         st.info("No log shows a communicator: run with NCCL_DEBUG=INFO.", icon=":material/visibility_off:")
         return
-    st.altair_chart(communication_bars(found.ranks), alt="Bars of the lower bound, estimate and upper bound of communication by rank")
-    st.caption("The mark is device used minus reserved: it also holds the CUDA context, library code and other processes."
-               + (f" The {MOST_RANKS} ranks that hold most are drawn." if len(found.ranks) > MOST_RANKS else ""))
+    picture(communication_bars(found.ranks), "communication")
+    st.caption("The mark is device used minus reserved: it also holds the CUDA context, library code and other processes.")
     rows = [_rank(one) for one in found.ranks]
     empty = {name for name in rows[0] if all(row[name] is None for row in rows)}
-    forms = {name: st.column_config.NumberColumn(format="%.2f") for name in rows[0] if name.endswith("GiB")}
-    st.dataframe([{name: value for name, value in row.items() if name not in empty} for row in rows], hide_index=True, placeholder="-",
-                 column_config=forms, key="communication_ranks")
+    opened([{name: value for name, value in row.items() if name not in empty} for row in rows], "communication_ranks", "rank",
+           [row["rank"] for row in rows], [(one.source,) for one in found.ranks])
 
 
 def _rank(one: RankCommunication) -> dict[str, Any]:
@@ -68,8 +68,9 @@ def _communicators(found: Communication) -> None:
     if not found.communicators:
         return
     section("By communicator, on the rank that holds most of it")
-    st.dataframe([_use(one) for one in found.communicators], hide_index=True, placeholder="-", key="communicators",
-                 column_config={name: st.column_config.NumberColumn(format="%.1f") for name in _use(found.communicators[0]) if name.endswith("MiB")})
+    rows = [_use(one) for one in found.communicators]
+    opened(rows, "communicators", "communicator", [f"{one.name or 'not told'}.{one.ranks}" for one in found.communicators],
+           [(one.source,) for one in found.communicators], {name: "%.1f" for name in rows[0] if name.endswith("MiB")})
 
 
 def _use(one: CommunicatorUse) -> dict[str, Any]:

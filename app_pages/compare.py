@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
 import streamlit as st
 
 from analysis.diff import diff, side_of
+from analysis.diff_charts import class_bars, explained_bars, measured_bars
 from analysis.diff_rows import Change, Diff, Size
-from analysis.heat import BLUE, GREY, ORANGE
+from app_pages._address import note
+from app_pages._picture import picture
 from app_pages._shared import attempts, cursor, gib, lake_root, lake_version, none_yet, place, safe, section, told_errors
+from app_pages._table import opened, table
 
-MARKS = 1_000  # bars of one chart
 _NAMED = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved",
           "outside_bytes": "outside torch", "device_used_bytes": "device used", "weight_and_optimizer_bytes": "weights and optimizer",
           "activation_bytes": "activations", "total_bytes": "total"}
@@ -48,7 +49,9 @@ def _chosen(names: Sequence[str]) -> tuple[str, str]:
     left, right = st.columns(2)
     before = left.selectbox("Before", names, index=_index(names, "before", min(1, len(names) - 1)))
     after = right.selectbox("After", names, index=_index(names, "after", 0))
-    st.query_params.from_dict({"before": before, "after": after})
+    if st.query_params.get("changed") and (st.query_params.get("before"), st.query_params.get("after")) != (before, after):
+        note(changed=None)
+    note(before=before, after=after)
     for column, name in ((left, before), (right, after)):
         run, _, attempt = name.rpartition("#")
         column.page_link("app_pages/overview.py", label="Open this run", icon=":material/grid_view:", query_params={"run": run, "attempt": attempt})
@@ -75,15 +78,11 @@ def _changes(found: Diff) -> None:
     if not found.changes:
         st.caption("No argument, variable or version that both sides tell.")
         return
-    shown = [one for one in found.changes if one.explains_bytes and one.name not in found.explained.layout[1:]][:MARKS]
+    shown = [one for one in found.changes if one.explains_bytes and one.name not in found.explained.layout[1:]]
     if shown:
-        rows = [{"what": one.name, "gib": gib(one.explains_bytes), "bytes": one.explains_bytes, "from": one.before, "to": one.after} for one in shown]
-        chart = alt.Chart(alt.InlineData(values=rows)).mark_bar(color=BLUE).encode(
-            y=alt.Y("what:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)), x=alt.X("gib:Q", title="explains, GiB"),
-            tooltip=["what:N", "from:N", "to:N", alt.Tooltip("gib:Q", format="+.2f"), alt.Tooltip("bytes:Q", format="+,")])
-        st.altair_chart(chart.properties(height=80 + 26 * len(rows)), alt="Bytes that each changed argument explains")
-    st.dataframe([_change(one) for one in found.changes], hide_index=True, placeholder="-", key="changes",
-                 column_config={"explains, GiB": st.column_config.NumberColumn(format="%+.2f")})
+        picture(explained_bars(shown), "explained")
+    opened([_change(one) for one in found.changes], "changes", "changed", [f"{one.kind}.{one.name}" for one in found.changes],
+           [(one.before_source, one.after_source) for one in found.changes], {"explains, GiB": "%+.2f"})
 
 
 def _change(one: Change) -> dict[str, Any]:
@@ -98,14 +97,7 @@ def _measured(found: Diff) -> None:
     if not peaks:
         st.info(safe(found.not_comparable.get("measured", "no peak is known")), icon=":material/help:")
         return
-    rows = [{"where": one.where, "side": side, "gib": gib(size), "bytes": size} for one in peaks[:MARKS // 2]
-            for side, size in (("before", one.before_bytes), ("after", one.after_bytes)) if size is not None]
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
-        y=alt.Y("where:N", title=None, sort=None), yOffset=alt.YOffset("side:N", sort=["before", "after"]),
-        x=alt.X("gib:Q", title="peak allocated, GiB"),
-        color=alt.Color("side:N", title=None, scale=alt.Scale(domain=["before", "after"], range=[GREY, BLUE]), legend=alt.Legend(orient="bottom")),
-        tooltip=["where:N", "side:N", alt.Tooltip("gib:Q", format=".2f"), alt.Tooltip("bytes:Q", format=",")])
-    st.altair_chart(chart.properties(height=150 + 44 * len(peaks[:MARKS // 2])), alt="Measured peak of each stage before and after")
+    picture(measured_bars(peaks), "measured")
     _sizes((*found.measured, *found.theory), "measured")
 
 
@@ -114,26 +106,16 @@ def _expected(found: Diff) -> None:
     if not found.expected:
         st.info(safe(found.not_comparable.get("expected", "the arguments are not known")), icon=":material/help:")
         return
-    rows = [{"where": one.where, "class": one.what.replace("_", " "), "gib": gib(one.change_bytes), "bytes": one.change_bytes}
-            for one in found.expected if one.what not in ("peak", "after a step") and one.change_bytes][:MARKS]
-    if rows:
-        chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
-            y=alt.Y("where:N", title=None, sort=None), x=alt.X("gib:Q", title="change, GiB", stack="zero"),
-            color=alt.Color("class:N", title=None, scale=alt.Scale(scheme="tableau20"), legend=alt.Legend(orient="bottom", columns=4)),
-            tooltip=["where:N", "class:N", alt.Tooltip("gib:Q", format="+.2f"), alt.Tooltip("bytes:Q", format="+,")])
-        zero = alt.Chart(alt.InlineData(values=[{"x": 0}])).mark_rule(color=ORANGE).encode(x="x:Q")
-        heights = len({row["where"] for row in rows})
-        st.altair_chart(alt.layer(chart, zero).properties(height=180 + 32 * heights), alt="Change of each class of the expected peak")
+    drawn = class_bars(found.expected)
+    if drawn.rows:
+        picture(drawn, "expected")
     _sizes(found.expected, "expected")
 
 
 def _sizes(sizes: Sequence[Size], key: str) -> None:
     shown = [{"where": one.where, "what": _NAMED.get(one.what, one.what.replace("_", " ")), "before, GiB": gib(one.before_bytes),
               "after, GiB": gib(one.after_bytes), "change, GiB": gib(one.change_bytes), "change, bytes": one.change_bytes} for one in sizes]
-    number = st.column_config.NumberColumn
-    st.dataframe(shown, hide_index=True, placeholder="-", key=key, column_config={
-        "before, GiB": number(format="%.2f"), "after, GiB": number(format="%.2f"), "change, GiB": number(format="%+.2f"),
-        "change, bytes": number(format="localized")})
+    table(shown, key, {"change, GiB": "%+.2f", "change, bytes": "localized"})
 
 
 def _findings(found: Diff) -> None:

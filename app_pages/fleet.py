@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import altair as alt
 import streamlit as st
 
 from analysis.fleet_answers import RUNS_SHOWN, VERDICTS, Filters, Fleet, History, Row
-from analysis.heat import BLUE, GREY, ORANGE, SKY
+from analysis.fleet_charts import error_bars, near_bars, ratio_boxes
 from analysis.verdict import WORDS
+from app_pages._address import known, of_run
+from app_pages._picture import picture
 from app_pages._shared import cursor, gib, lake_root, lake_version, none_yet, safe, section, told_errors
+from app_pages._table import table
 
 ALL = "all"
-_CLASSES = {"stable": ORANGE, "occasional": "#F0E442", "insufficient": SKY, "undetermined": GREY, "clear": BLUE}
 
 
 def show() -> None:
@@ -48,14 +49,9 @@ def _filters(choices: dict[str, list[str]]) -> Filters:
     chosen: dict[str, str] = {}
     for column, name in zip(st.columns(4), ("cluster", "month", "family", "gpu"), strict=True):
         listed = [ALL, *choices[name]]
-        wanted = st.query_params.get(name, ALL)
-        if wanted not in listed:
-            st.warning(f"The link asks for {name} {safe(wanted)}, which this lake does not hold; all are shown.", icon=":material/link_off:")
-            wanted = ALL
-        chosen[name] = column.selectbox({"gpu": "GPU"}.get(name, name.capitalize()), listed, index=listed.index(wanted))
-    kept = {name: value for name, value in chosen.items() if value != ALL}
-    st.query_params.from_dict(kept)
-    return Filters(**kept)
+        known(name, listed)
+        chosen[name] = column.selectbox({"gpu": "GPU"}.get(name, name.capitalize()), listed, key=name, bind="query-params")
+    return Filters(**{name: value for name, value in chosen.items() if value != ALL})
 
 
 def _counts(found: Fleet) -> None:
@@ -83,15 +79,9 @@ def _ratios(found: Fleet) -> None:
     if not found.ratios:
         st.info("No attempt has a measured rank beside a printed or an expected figure.", icon=":material/function:")
         return
-    rows = [{"family": row["family"], "against": row["against"], "low": row["ratio"] - 0.025, "high": row["ratio"] + 0.025, "stages": row["stages"]}
-            for row in found.ratios]
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
-        x=alt.X("low:Q", bin="binned", title="measured over theory"), x2="high:Q", y=alt.Y("stages:Q", title="stages"),
-        color=alt.Color("family:N", title=None, legend=alt.Legend(orient="bottom")),
-        tooltip=["family:N", alt.Tooltip("low:Q", title="from", format=".3f"), alt.Tooltip("high:Q", title="to", format=".3f"),
-                 "stages:Q"]).properties(height=200, width=420)
-    st.altair_chart(chart.facet(column=alt.Column("against:N", title=None)), alt="How many stages measured how much over theory")
-    st.caption("Each stage of each attempt counts once, by its fullest measured rank, in steps of 5 %; beyond 3 it counts at 3.")
+    picture(ratio_boxes(found.ratios), "ratios-by-family")
+    st.caption("Each stage of each attempt counts once, by its fullest measured rank. The line reaches from the least to the most, the box holds the "
+               "middle half, the mark is the median; right of 1 more was measured than was said.")
 
 
 def _near(found: Fleet) -> None:
@@ -99,14 +89,7 @@ def _near(found: Fleet) -> None:
     if not found.days:
         st.info("No rank's memory is known for these attempts.", icon=":material/visibility_off:")
         return
-    order = list(_CLASSES)
-    rows = [{"day": row["day"].isoformat(), "class": row["near_class"], "ranks": row["ranks"], "order": order.index(row["near_class"])}
-            for row in found.days]
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
-        x=alt.X("day:O", title="day", axis=alt.Axis(labelOverlap=True)), y=alt.Y("ranks:Q", title="ranks"), order="order:Q",
-        color=alt.Color("class:N", title=None, scale=alt.Scale(domain=order, range=list(_CLASSES.values())), legend=alt.Legend(orient="bottom")),
-        tooltip=["day:N", "class:N", "ranks:Q"]).properties(height=340)
-    st.altair_chart(chart, alt="Ranks of each class on each day")
+    picture(near_bars(found.days), "near-by-day")
     if not found.near_ranks:
         st.caption("No rank came near its limit.")
         return
@@ -122,16 +105,7 @@ def _ooms(found: Fleet) -> None:
     if not found.ooms:
         st.caption("No error and no kill by the host in these attempts.")
         return
-    counts: dict[tuple[str, str], int] = {}
-    for row in found.ooms:
-        where = "stage unknown" if row["stage"] is None else f"stage {row['stage']} of {row['stages']}"
-        counts[where, row["oom_case"] or "unknown"] = counts.get((where, row["oom_case"] or "unknown"), 0) + 1
-    rows = [{"where": where, "case": case, "errors": count} for (where, case), count in sorted(counts.items())]
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
-        y=alt.Y("where:N", title=None, sort=None), x=alt.X("errors:Q", title="errors"),
-        color=alt.Color("case:N", title="case", scale=alt.Scale(scheme="tableau10"), legend=alt.Legend(orient="bottom")),
-        tooltip=["where:N", "case:N", "errors:Q"]).properties(height=150 + 34 * len({row["where"] for row in rows}))
-    st.altair_chart(chart, alt="Errors by stage and case")
+    picture(error_bars(found.ooms), "errors")
     _table("ooms", found.ooms, lambda row: {
         "run": row["run"], "attempt": row["run_index"], "cluster": row["cluster"], "day": row["day"], "rank": _rank(row), "stage": row["stage"],
         "iteration": row["iteration"], "case": row["oom_case"], "why": row["reason"], "asked, GiB": gib(row["requested_bytes"]),
@@ -154,13 +128,10 @@ def _drifts(found: Fleet) -> None:
 
 def _hardware(found: Fleet) -> None:
     section("Hardware")
-    number = st.column_config.NumberColumn(format="%.2f")
-    st.dataframe([{"cluster": row["cluster"], "GPU": row["gpu"], "attempts": row["attempts"], "ranks measured": row["ranks_measured"],
-                   "out of memory": row["died"], "near": row["near"], "capacity, GiB": gib(row["capacity_bytes"]),
-                   "outside torch, median GiB": gib(row["median_outside_bytes"]), "most, GiB": gib(row["outside_bytes"]),
-                   "least headroom, GiB": gib(row["soft_headroom_bytes"])} for row in found.hardware],
-                 hide_index=True, placeholder="-", key="hardware",
-                 column_config=dict.fromkeys(("capacity, GiB", "outside torch, median GiB", "most, GiB", "least headroom, GiB"), number))
+    table([{"cluster": row["cluster"], "GPU": row["gpu"], "attempts": row["attempts"], "ranks measured": row["ranks_measured"],
+            "out of memory": row["died"], "near": row["near"], "capacity, GiB": gib(row["capacity_bytes"]),
+            "outside torch, median GiB": gib(row["median_outside_bytes"]), "most, GiB": gib(row["outside_bytes"]),
+            "least headroom, GiB": gib(row["soft_headroom_bytes"])} for row in found.hardware], "hardware")
     if found.hosts:
         _table("hosts", found.hosts, lambda row: {
             "host": row["host"], "cluster": row["cluster"], "ranks": row["ranks"], "above the stage's median, GiB": gib(row["median_over_bytes"]),
@@ -169,17 +140,14 @@ def _hardware(found: Fleet) -> None:
 
 def _table(key: str, rows: Sequence[Row], shown: Callable[[Row], dict[str, Any]]) -> Row | None:
     """A table whose ticked row leads to its run; the row ticked."""
-    listed = [shown(row) for row in rows]
-    number = st.column_config.NumberColumn(format="%.2f")
-    chosen = st.dataframe(listed, hide_index=True, placeholder="-", key=key, on_select="rerun", selection_mode="single-row",
-                          column_config=dict.fromkeys((name for name in listed[0] if name.endswith("GiB")), number))
+    chosen = table([shown(row) for row in rows], key, on_select="rerun", selection_mode="single-row")
     picked = chosen.selection.rows
     if not picked or picked[0] >= len(rows):
         st.caption("Tick a row to open its run.")
         return None
     row = rows[picked[0]]
     st.page_link("app_pages/overview.py", label=f"Open {safe(row['run'])}, attempt {row['run_index']}", icon=":material/grid_view:",
-                 query_params={"run": row["run"], "attempt": str(row["run_index"])})
+                 query_params=of_run(row["run"], row["run_index"]))
     return row
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import altair as alt
 import streamlit as st
 
-from analysis.ledger_rows import CLASSES, PART_COLOURS, fullest, part_rows, stage_rows
+from analysis.ledger_charts import gap_bars, ledger_bars
+from analysis.ledger_rows import fullest
 from analysis.reconcile import Gap, Ledger
 from analysis.rows import Overview
 from analysis.verdict import size_text
 from app_pages._header import run_page
+from app_pages._origin import as_sum
+from app_pages._picture import picture
 from app_pages._shared import gib, safe, section
+from app_pages._table import opened, ticked
 
 STAGES = 64
 
@@ -32,22 +35,7 @@ def show() -> None:
 
 def _stages(ledger: Ledger) -> None:
     section("Expected at the peak, by stage and class; the mark is the fullest measured rank")
-    rows = [row for row in stage_rows(ledger) if int(row["stage"]) < STAGES]
-    names = [name for name, _, _ in CLASSES if any(row["class"] == name for row in rows)]
-    colours = {name: colour for name, colour, _ in CLASSES}
-    order = {name: at for at, name in enumerate(names)}
-    bars = alt.Chart(alt.InlineData(values=[{**row, "order": order[row["class"]]} for row in rows])).mark_bar().encode(
-        y=alt.Y("stage:N", title="stage", sort=None), x=alt.X("gib:Q", title="GiB", stack="zero"), order="order:Q",
-        color=alt.Color("class:N", title=None, sort=names, scale=alt.Scale(domain=names, range=[colours[name] for name in names]),
-                        legend=alt.Legend(orient="bottom", columns=4)),
-        tooltip=["stage:N", "class:N", alt.Tooltip("gib:Q", title="GiB", format=".2f"), alt.Tooltip("bytes:Q", format=","), "instant:N"])
-    measured = [{"stage": str(one.stage), "gib": (one.max_allocated_bytes or 0) / 2**30, "bytes": one.max_allocated_bytes, "rank": one.rank}
-                for one in fullest(ledger) if one.stage is not None]
-    marks = alt.Chart(alt.InlineData(values=measured)).mark_tick(thickness=3, size=22, color="#C00000").encode(
-        y=alt.Y("stage:N", sort=None), x="gib:Q", tooltip=["rank:Q", alt.Tooltip("gib:Q", title="measured peak, GiB", format=".2f"),
-                                                           alt.Tooltip("bytes:Q", format=",")])
-    stages = min(STAGES, len(ledger.expected.stages))
-    st.altair_chart(alt.layer(bars, marks).properties(height=170 + 30 * stages), alt="Expected bytes of each stage by class beside the measured peak")
+    picture(ledger_bars(ledger), "expected-by-class")
 
 
 def _gaps(found: Overview, ledger: Ledger) -> None:
@@ -57,18 +45,20 @@ def _gaps(found: Overview, ledger: Ledger) -> None:
     against = ledger.gaps[0].against
     section(f"Where the gap to the {against} {'total' if against == 'printed' else 'peak'} goes")
     top = fullest(ledger)[:STAGES]
-    rows = part_rows(top)
-    names = list(dict.fromkeys(row["part"] for row in rows))
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
-        y=alt.Y("rank:N", title=None, sort=None), x=alt.X("gib:Q", title="GiB", stack="zero"),
-        color=alt.Color("part:N", title=None, sort=names, legend=alt.Legend(orient="bottom", columns=6),
-                        scale=alt.Scale(domain=names, range=[PART_COLOURS[name.replace(" ", "_")] for name in names])),
-        tooltip=["rank:N", "part:N", alt.Tooltip("gib:Q", title="GiB", format="+.2f"), alt.Tooltip("bytes:Q", format="+,")])
-    st.altair_chart(chart.properties(height=170 + 30 * len(top)), alt="The parts of the gap of each stage's fullest rank")
-    st.dataframe([_gap(one) for one in ledger.gaps[:2000]], hide_index=True, placeholder="-", key="gaps",
-                 column_config={name: st.column_config.NumberColumn(format="%.2f") for name in _gap(ledger.gaps[0]) if name.endswith("GiB")})
+    picture(gap_bars(top), "gap")
+    _rows(found, ledger.gaps[:2000])
     for text in dict.fromkeys(f"{name.replace('_', ' ')}: {reason}" for one in ledger.gaps for name, reason in one.missing.items()):
         st.caption(safe(f"Not measurable, {text}"))
+
+
+def _rows(found: Overview, gaps: tuple[Gap, ...]) -> None:
+    """Every measured rank; the ticked one as a sum, with the lines its memory was read from."""
+    at = {one.rank: (one.source, one.peak_source) for one in found.ranks}
+    picked = opened([_gap(one) for one in gaps], "gaps", "rank", [str(one.rank) for one in gaps], [at.get(one.rank, ()) for one in gaps])
+    if picked is not None:
+        one = gaps[picked]
+        as_sum(f"gap of rank {one.rank} over the {one.against} {one.base_bytes:,} B",
+               {name: size for name, size in one.parts.items() if size is not None}, one.gap_bytes)
 
 
 def _gap(one: Gap) -> dict[str, float | int | None]:
@@ -88,12 +78,20 @@ def _differences(ledger: Ledger) -> None:
 
 
 def _classes(ledger: Ledger) -> None:
-    with st.expander("Every class of every stage, in bytes"):
+    with st.expander("Every class of every stage, in bytes", expanded="stage" in st.query_params):
         names = list(dict.fromkeys(name for row in ledger.expected.stages.values() for name in (*row.classes, *row.peak_classes)))
-        st.dataframe([{"stage": stage, "class": name.replace("_", " "), "after a step": row.classes.get(name),
-                       "at the peak": row.peak_classes.get(name)} for stage, row in sorted(ledger.expected.stages.items())[:STAGES] for name in names
-                      if row.classes.get(name) or row.peak_classes.get(name)], hide_index=True, placeholder="-", key="classes",
-                     column_config={name: st.column_config.NumberColumn(format="localized") for name in ("after a step", "at the peak")})
+        listed = [(stage, row, name) for stage, row in sorted(ledger.expected.stages.items())[:STAGES] for name in names
+                  if row.classes.get(name) or row.peak_classes.get(name)]
+        rows = [{"stage": stage, "class": name.replace("_", " "), "after a step": row.classes.get(name), "at the peak": row.peak_classes.get(name)}
+                for stage, row, name in listed]
+        picked = ticked(rows, "classes", "stage", [f"{stage}.{name}" for stage, _, name in listed],
+                        dict.fromkeys(("after a step", "at the peak"), "localized"))
+        if picked is None:
+            st.caption("Tick a row to see its stage as a sum.")
+        else:
+            stage, row, _ = listed[picked]
+            as_sum(f"stage {stage} after a step", row.classes, row.steady_allocated_bytes)
+            as_sum(f"stage {stage} at its peak, {row.peak_instant.replace('_', ' ')}", row.peak_classes, row.peak_allocated_bytes)
 
 
 def _assumptions(ledger: Ledger) -> None:

@@ -8,26 +8,34 @@ import streamlit as st
 
 from analysis import charts
 from analysis.coverage import shown_ranks
+from analysis.heat import heat_measure
 from analysis.rows import Near, Overview, Rank, Stage
 from analysis.verdict import size_text
-from app_pages._header import chosen_overview
+from app_pages._address import known, of_run
+from app_pages._findings import SEVERITY_ICONS, finding_names
+from app_pages._header import MARKS, chosen_overview, headroom_told, least_headroom
 from app_pages._origin import origin
+from app_pages._picture import picture
 from app_pages._shared import gib, place, safe, section
+from app_pages._table import opened, size, table
 
 _SIZES = (("allocated_bytes", "allocated"), ("max_allocated_bytes", "peak allocated"), ("reserved_bytes", "reserved"),
           ("max_reserved_bytes", "max reserved"), ("device_used_bytes", "device used"), ("outside_bytes", "outside torch"),
           ("capacity_bytes", "capacity"), ("soft_headroom_bytes", "soft headroom"), ("hard_headroom_bytes", "hard headroom"),
           ("headroom_bound_bytes", "headroom, at most"))
-_ICONS = {"oom": ("error", "dangerous"), "near": ("warning", "warning"), "clear": ("success", "check_circle")}
+_BOXES = {"red": st.error, "orange": st.warning, "green": st.success, "blue": st.info, "gray": st.info}
+TABLES = ("Ranks", "Stages")
+FINDINGS = 3
 
 
 def show() -> None:
     """The page."""
     found = chosen_overview()
     st.header(safe(found.run), anchor=False)
-    kind, icon = _ICONS.get(found.verdict.level, ("info", "help"))
-    getattr(st, kind)(f"**{safe(found.verdict.sentence)}**", icon=f":material/{icon}:")
+    icon, colour = MARKS[found.verdict.level]
+    _BOXES[colour](f"**{safe(found.verdict.sentence)}**", icon=f":material/{icon}:")
     _evidence(found)
+    _findings(found)
     _facts(found)
     _pictures(found)
     _tables(found)
@@ -51,15 +59,25 @@ def _evidence(found: Overview) -> None:
         st.caption("No artifact tells how much memory the devices have: give it in the sidebar to see headroom.")
 
 
+def _findings(found: Overview) -> None:
+    """The worst findings, each a link to its lines and to what to try."""
+    for name, one in list(zip(finding_names(found), found.findings, strict=True))[:FINDINGS]:
+        text, link = st.columns((7, 1), vertical_alignment="top", gap="small")
+        text.markdown(f"{SEVERITY_ICONS[one.severity]} {safe(one.sentence)}")
+        link.page_link("app_pages/findings.py", label="Open finding", icon="", help="Its lines, and what to try",
+                       query_params=of_run(found.run, found.run_index, finding=name))
+    if len(found.findings) > FINDINGS:
+        st.page_link("app_pages/findings.py", label=f"All {len(found.findings)} findings", icon=":material/checklist:",
+                     query_params=of_run(found.run, found.run_index))
+
+
 def _facts(found: Overview) -> None:
     facts, known = found.configuration, found.coverage
-    least = min((one for one in found.ranks if one.soft_headroom_bytes is not None), key=lambda one: one.soft_headroom_bytes or 0, default=None)
-    sizes = " ".join(f"{name}{size}" for name in ("TP", "PP", "VPP", "CP", "EP", "DP") if (size := getattr(facts, name.lower())))
+    least = least_headroom(found)
+    sizes = " ".join(f"{name}{count}" for name in ("TP", "PP", "VPP", "CP", "EP", "DP") if (count := getattr(facts, name.lower())))
     steps = "-" if facts.last_iteration is None else f"{facts.first_iteration} to {facts.last_iteration}"
-    unknown = safe(found.not_measurable.get("headroom", "not measured"))
     shown = [
-        ("Least soft headroom", size_text(least.soft_headroom_bytes) if least else "not known",
-         f"{least.soft_headroom_bytes:,} bytes, {safe(place(least.source))}" if least else unknown),
+        ("Least soft headroom", size(least.soft_headroom_bytes) if least else "not known", headroom_told(found, least)),
         ("Ranks measured", f"{len(known.measured)} of {known.world_size or '?'}", safe(known.sentence)),
         ("Sizes", sizes or "not known", safe(f"read at {place(facts.source)}") if facts.source else "not in the artifacts"),
         ("Formula branch", found.branch.card.branch if found.branch else "not known",
@@ -78,68 +96,62 @@ def _pictures(found: Overview) -> None:
         st.info(safe(found.not_measurable.get("ranks", "no rank was measured")), icon=":material/visibility_off:")
         return
     left, right = st.columns([3, 2], gap="large")
-    _, words = charts.heat_measure(found.ranks)
+    _, words = heat_measure(found.ranks)
     with left:
         section(f"Ranks by stage: {words}")
-        st.altair_chart(charts.heat_map(found.ranks, place), alt=f"Map of stage by rank, coloured by {words}")
+        picture(charts.heat_map(found.ranks, place, found.configuration), "ranks-by-stage")
     with right:
         section("Stages, fullest rank")
-        st.altair_chart(charts.stage_bars(found.stages), alt="Bars of allocated, peak and reserved memory by stage")
+        picture(charts.stage_bars(found.stages), "stages")
 
 
 def _tables(found: Overview) -> None:
     if not found.ranks:
         return
-    with st.container(horizontal=True, vertical_alignment="center"):
-        by = st.segmented_control("Table", ["Ranks", "Stages"], default="Ranks", required=True, label_visibility="collapsed")
-        exact = st.toggle("Bytes", help="Exact bytes in place of GiB")
+    known("table", TABLES)
+    by = st.segmented_control("Table", TABLES, default=TABLES[0], required=True, label_visibility="collapsed", key="table", bind="query-params")
     if by == "Stages":
-        _frame([_stage(one, exact) for one in found.stages], exact)
-        for one in found.surpluses:
-            sign = "above" if one.surplus_bytes >= 0 else "below"
-            st.caption(f"{one.which.capitalize()} stage, {_words(one.measure)}: {size_text(abs(one.surplus_bytes))} ({abs(one.surplus_ratio):.1%}) "
-                       f"{sign} the median of {one.middle_stages} middle stages, {size_text(one.middle_bytes)}.")
-        if reason := found.not_measurable.get("surpluses") or found.not_measurable.get("stages"):
-            st.caption(safe(reason))
+        _stages(found)
         return
     near = {one.rank: one for one in found.near_limit}
-    rows = [_rank(one, near.get(one.rank), exact) for one in found.ranks]
-    chosen = _frame(rows, exact, on_select="rerun", selection_mode="single-row", key="ranks")
-    if picked := chosen.selection.rows:
-        rank = found.ranks[picked[0]]
-        if rank.rank in near:
-            st.caption(safe(f"{near[rank.rank].near}: {near[rank.rank].reason}"))
-        for source in dict.fromkeys((rank.source, rank.peak_source)):
-            origin(source)
-    else:
-        st.caption("Tick a rank to see the line its figures were read from.")
+    picked = opened(_shown([_rank(one, near.get(one.rank)) for one in found.ranks]), "ranks", "rank", [_who(one) for one in found.ranks],
+                    [(one.source, one.peak_source) for one in found.ranks])
+    if picked is not None and (judged := near.get(found.ranks[picked].rank)):
+        st.caption(safe(f"{judged.near}: {judged.reason}"))
 
 
-def _frame(rows: list[dict[str, Any]], exact: bool, **more: Any) -> Any:
-    empty = {words for _, words in _SIZES if all(row.get(words) is None for row in rows)}
-    form = "localized" if exact else "%.2f"
-    config = {words: st.column_config.NumberColumn(words if exact else f"{words}, GiB", format=form) for _, words in _SIZES}
-    return st.dataframe([{name: value for name, value in row.items() if name not in empty} for row in rows], hide_index=True, column_config=config,
-                        placeholder="-", **more)
+def _stages(found: Overview) -> None:
+    table(_shown([_stage(one) for one in found.stages]))
+    for one in found.surpluses:
+        sign = "above" if one.surplus_bytes >= 0 else "below"
+        st.caption(f"{one.which.capitalize()} stage, {dict(_SIZES)[one.measure]}: {size(abs(one.surplus_bytes))} ({abs(one.surplus_ratio):.1%}) "
+                   f"{sign} the median of {one.middle_stages} middle stages, {size(one.middle_bytes)}.")
+    if reason := found.not_measurable.get("surpluses") or found.not_measurable.get("stages"):
+        st.caption(safe(reason))
 
 
-def _rank(one: Rank, near: Near | None, exact: bool) -> dict[str, Any]:
-    who = str(one.rank) if one.rank is not None else one.rank_label or "?"
+def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without the sizes that none has."""
+    empty = {f"{words}, GiB" for _, words in _SIZES if all(row[f"{words}, GiB"] is None for row in rows)}
+    return [{name: value for name, value in row.items() if name not in empty} for row in rows]
+
+
+def _who(one: Rank) -> str:
+    return str(one.rank) if one.rank is not None else one.rank_label or "?"
+
+
+def _rank(one: Rank, near: Near | None) -> dict[str, Any]:
     often = None if near is None or near.near_steps is None else f"{near.near_steps} of {near.steps}"
-    return {"rank": who, "stage": "?" if one.stage is None else str(one.stage), **_sizes(one, exact), "limit": near.near if near else None,
+    return {"rank": _who(one), "stage": "?" if one.stage is None else str(one.stage), **_sizes(one), "limit": near.near if near else None,
             "steps near": often, "iteration": one.iteration, "scope": one.scope, "read at": place(one.source)}
 
 
-def _stage(one: Stage, exact: bool) -> dict[str, Any]:
-    return {"stage": "?" if one.stage is None else str(one.stage), "ranks measured": one.ranks, **_sizes(one, exact), "holds": one.holds}
+def _stage(one: Stage) -> dict[str, Any]:
+    return {"stage": "?" if one.stage is None else str(one.stage), "ranks measured": one.ranks, **_sizes(one), "holds": one.holds}
 
 
-def _sizes(one: Rank | Stage, exact: bool) -> dict[str, Any]:
-    return {words: getattr(one, name) if exact else gib(getattr(one, name)) for name, words in _SIZES}
-
-
-def _words(measure: str) -> str:
-    return dict(_SIZES)[measure]
+def _sizes(one: Rank | Stage) -> dict[str, Any]:
+    return {f"{words}, GiB": gib(getattr(one, name)) for name, words in _SIZES}
 
 
 def _theory(found: Overview) -> None:
@@ -149,7 +161,7 @@ def _theory(found: Overview) -> None:
         st.info(safe(found.not_measurable.get("theory", "no footprint was printed")), icon=":material/function:")
         return
     if theory.compared:
-        st.altair_chart(charts.theory_bars(theory.compared), alt="Printed footprint beside measured memory")
+        picture(charts.theory_bars(theory.compared), "printed-beside-measured")
         for one in theory.compared:
             who = "an unnamed rank" if one.rank is None else f"rank {one.rank}"
             st.caption(safe(f"{one.printed}: {who} measured {size_text(one.measured_bytes)} ({one.measured}), {one.ratio:.2f} times the printed "
@@ -171,17 +183,17 @@ def _branch(found: Overview) -> None:
     for left in sorted(card.left_out, key=lambda one: -abs(one.bytes))[:3]:
         st.caption(safe(f"left out {size_text(left.bytes)} on the {left.stage} stage: {left.name}"))
     st.page_link("app_pages/theory.py", label="Evidence and everything left out", icon=":material/function:",
-                 query_params={"run": found.run, "attempt": str(found.run_index)})
+                 query_params=of_run(found.run, found.run_index))
 
 
 def _devices(found: Overview) -> None:
     if not found.devices:
         return
     section("Devices, each at its fullest reading")
-    st.dataframe([{"host": one.host, "device": one.device, "rank": one.rank, "name": one.device_name, "used, GiB": gib(one.used_bytes),
-                   "total, GiB": gib(one.total_bytes), "left, GiB": gib(one.left_bytes), "source": one.source, "readings": one.readings,
-                   "read at": place(one.read_at)} for one in found.devices], hide_index=True, placeholder="-",
-                 column_config={f"{name}, GiB": st.column_config.NumberColumn(format="%.2f") for name in ("used", "total", "left")})
+    opened([{"host": one.host, "device": one.device, "rank": one.rank, "name": one.device_name, "used, GiB": gib(one.used_bytes),
+             "total, GiB": gib(one.total_bytes), "left, GiB": gib(one.left_bytes), "source": one.source, "readings": one.readings,
+             "read at": place(one.read_at)} for one in found.devices], "devices", "device",
+           [f"{one.host}.{one.device}" for one in found.devices], [(one.read_at,) for one in found.devices])
 
 
 def _ooms(found: Overview) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import altair as alt
 import streamlit as st
 
-from analysis.heat import BLUE, GREY
 from analysis.plan import Plan, Sensitivity
+from analysis.plan_charts import plan_bars, tornado
 from analysis.planning import offload_of, plan_of, sensitivities_of
 from analysis.rows import Overview
 from analysis.theory.arguments import native
 from analysis.verdict import size_text
 from app_pages._header import run_page
+from app_pages._picture import picture
 from app_pages._shared import cursor, gib, safe, section, told_errors
 
 SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "micro_batch_size",
@@ -72,13 +72,7 @@ def _answer(one: Plan) -> None:
     columns[2].metric("Verdict", one.fits)
     columns[3].metric("Micro-batches", one.microbatches)
     st.caption(", ".join(f"{name.upper()} {size}" for name, size in one.sizes.items() if name != "world_size"))
-    rows = [{"stage": str(stage.stage), "what": what, "gib": size / 2**30, "bytes": size}
-            for stage in one.stages[:64] for what, size in (("before", stage.before_bytes), ("after", stage.peak_bytes)) if size is not None]
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(
-        y=alt.Y("stage:N", title="stage", sort=None), yOffset=alt.YOffset("what:N", sort=["before", "after"]), x=alt.X("gib:Q", title="peak, GiB"),
-        color=alt.Color("what:N", title=None, scale=alt.Scale(domain=["before", "after"], range=[GREY, BLUE]), legend=alt.Legend(orient="bottom")),
-        tooltip=["stage:N", "what:N", alt.Tooltip("gib:Q", format=".2f"), alt.Tooltip("bytes:Q", format=",")])
-    st.altair_chart(chart.properties(height=170 + 40 * min(64, len(one.stages))), alt="Peak of each stage before and after the change")
+    picture(plan_bars(one), "plan")
     st.dataframe([{"stage": stage.stage, "peak, GiB": gib(stage.peak_bytes), "low, GiB": gib(stage.low_bytes), "high, GiB": gib(stage.high_bytes),
                    "before, GiB": gib(stage.before_bytes), "saved, GiB": gib(stage.saved_bytes), "fits": stage.fits,
                    "peaks at": stage.peak_instant.replace("_", " ")} for stage in one.stages], hide_index=True, placeholder="-", key="stages",
@@ -86,14 +80,10 @@ def _answer(one: Plan) -> None:
 
 
 def _sensitivity(found: Overview) -> None:
-    section("What each single change would save on the fullest rank")
+    section("What each single change would save or cost on the fullest rank")
     rows = sensitivities_of(cursor(), found)
-    shown = [{"what": row.sentence.partition(" (")[0], "gib": row.saved_bytes / 2**30, "bytes": row.saved_bytes} for row in rows if row.saved_bytes]
-    if shown:
-        chart = alt.Chart(alt.InlineData(values=shown)).mark_bar(color=BLUE).encode(
-            y=alt.Y("what:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)), x=alt.X("gib:Q", title="saved, GiB"),
-            tooltip=["what:N", alt.Tooltip("gib:Q", format="+.2f"), alt.Tooltip("bytes:Q", format="+,")])
-        st.altair_chart(chart.properties(height=60 + 24 * len(shown)), alt="Bytes that each change would save")
+    if any(row.saved_bytes for row in rows):
+        picture(tornado(rows), "single-changes")
     st.dataframe([_row(row) for row in rows], hide_index=True, placeholder="-", key="sensitivity",
                  column_config={"saves, GiB": st.column_config.NumberColumn(format="%.2f")})
 

@@ -19,6 +19,7 @@ from analysis.snapshot.stored import Stored, from_lake, stored
 from analysis.snapshot.treemap import tiles
 from analysis.snapshot.view import Device, devices
 from analysis.verdict import size_text
+from app_pages._picture import picture
 from app_pages._shared import cursor, gib, lake_root, lake_version, safe, section, shown, told_errors
 
 _PARTS = ("Lived then", "Allocator", "Staircase", "Out of memory", "Too long alive", "Compare")
@@ -59,7 +60,7 @@ def _read(chosen: Stored) -> Device:
     key = (lake_version(), chosen.artifact, chosen.device)
     frame = st.empty()
     if st.session_state.get("snapshot_read") != key:
-        frame.altair_chart(charts.empty_timeline(), alt="The snapshot is being read")
+        frame.altair_chart(charts.empty_timeline().chart, alt="The snapshot is being read")
     device = _device(lake_root(), key[0], chosen.artifact, chosen.device)
     st.session_state["snapshot_read"] = key
     frame.empty()
@@ -153,8 +154,8 @@ def _timeline(device: Device, capacity: int | None) -> int:
         by_time = st.toggle("By time", help="Milliseconds in place of events", disabled=device.trace.events.time_us is None)
     times = device.trace.events.time_us if by_time else None
     chart = charts.timeline_chart(device.timeline(start, stop), device.peak, capacity, times)
-    picked = st.altair_chart(chart, on_select="rerun", selection_mode=[charts.RANGE, charts.CLICK], key=f"timeline {start} {stop} {by_time} {last}",
-                             alt="Levels of memory by class over the trace, with reserved and the peak")
+    picked = picture(chart, "timeline", on_select="rerun", selection_mode=[charts.RANGE, charts.CLICK],
+                     key=f"timeline {start} {stop} {by_time} {last}")
     event = _picked(device, picked.selection, by_time, start, stop)
     moment, level = device.moment(event), device.levels
     when = "Before the first event" if event < 0 else f"After event {event:,}"
@@ -189,15 +190,14 @@ def _lived(device: Device, event: int) -> None:
     by_stack = device.by_stack(event)
     with left:
         section("By class")
-        st.altair_chart(charts.composition_bar([(one.name, one.bytes) for one in classes]), alt="Bar of the classes live at the instant")
+        picture(charts.composition_bar([(one.name, one.bytes) for one in classes]), "classes")
         whole = max(1, sum(one.bytes for one in classes))
         st.dataframe([{"class": one.name.replace("_", " "), "GiB": gib(one.bytes), "share": one.bytes / whole, "blocks": one.blocks,
                        "bytes": one.bytes} for one in classes], hide_index=True,
                      column_config={"GiB": _GIB, "share": st.column_config.NumberColumn(format="percent"), "bytes": _COUNT, "blocks": _COUNT})
     with right:
         section("By stack")
-        st.altair_chart(charts.treemap(tiles([(share.name, share.category, share.bytes) for _, share in by_stack])),
-                        alt="Treemap of the stacks live at the instant, inside their classes")
+        picture(charts.treemap(tiles([(share.name, share.category, share.bytes) for _, share in by_stack])), "stacks")
     rows = [{"class": share.category.replace("_", " "), "owner": share.name, "GiB": gib(share.bytes), "blocks": share.blocks}
             for _, share in by_stack[:500]]
     chosen = st.dataframe(rows, hide_index=True, column_config={"GiB": _GIB, "blocks": _COUNT}, on_select="rerun", selection_mode="single-row",
@@ -220,7 +220,7 @@ def _allocator(device: Device, event: int) -> None:
         st.info("No segment was held then.", icon=":material/inbox:")
         return
     section("Streams and pools")
-    st.altair_chart(charts.pool_bars(pools, main), alt="Bars of each stream and pool: allocated, pending, free pieces, free segments")
+    picture(charts.pool_bars(pools, main), "pools")
     st.dataframe([{"stream and pool": charts.pool_name(pool, main), "segments": pool.segments, "reserved": gib(pool.reserved_bytes),
                    "allocated": gib(pool.allocated_bytes), "pending": gib(pool.pending_bytes), "free segments": gib(pool.whole_free_bytes),
                    "free pieces": gib(pool.split_free_bytes), "rounding": gib(pool.rounding_bytes),
@@ -231,14 +231,14 @@ def _allocator(device: Device, event: int) -> None:
     st.caption("Free segments can go back to the device; free pieces cannot, as something lives beside them. A block of one stream or private pool "
                "serves no other.")
     section("Segment map, largest segments")
-    st.altair_chart(charts.segment_map(segment_rows(device, event)), alt="Map of the largest segments: blocks by class, free stretches")
+    picture(charts.segment_map(segment_rows(device, event)), "segments")
 
 
 def _staircase(device: Device) -> None:
     if not device.risers:
         st.info("Reserved never rose above its level at the first event.", icon=":material/stairs:")
         return
-    st.altair_chart(charts.staircase(device.levels.reserved, device.risers), alt="Reserved over the events with each rise to a new maximum")
+    picture(charts.staircase(device.levels.reserved, device.risers), "staircase")
     rows = sorted(device.risers, key=lambda one: -one.rise_bytes)[:500]
     chosen = st.dataframe([{"event": one.event, "rise": gib(one.rise_bytes), "kind": one.kind, "request": gib(one.request_bytes),
                             "free on its stream": gib(one.free_low_bytes), "owner": device.stacks.owner(one.stack)} for one in rows], hide_index=True,
@@ -288,7 +288,7 @@ def _compare(chosen: Stored, device: Device, found: tuple[Stored, ...]) -> None:
     change = result.after_peak_bytes - result.before_peak_bytes
     st.write(safe(f"Peak {size_text(result.before_peak_bytes)} here, {size_text(result.after_peak_bytes)} there: {size_text(abs(change))} "
                   + ("more" if change >= 0 else "less") + " there."))
-    st.altair_chart(charts.compared_bars(result, "here", "there"), alt="Bars of each class at the two peaks")
+    picture(charts.compared_bars(result, "here", "there"), "compared")
     st.dataframe([{"class": one.category.replace("_", " "), "owner": one.name, "here, GiB": gib(one.before_bytes), "there, GiB": gib(one.after_bytes),
                    "change, GiB": gib(one.change_bytes)} for one in result.stacks], hide_index=True,
                  column_config={f"{which}, GiB": st.column_config.NumberColumn(format="%+.3f" if which == "change" else "%.3f")

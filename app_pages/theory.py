@@ -15,9 +15,11 @@ from analysis.theory_charts import last_stage_bars, term_bars
 from analysis.verdict import size_text
 from app_pages._header import run_page
 from app_pages._origin import located, origin
+from app_pages._picture import picture
 from app_pages._shared import gib, safe, section
+from app_pages._table import table
 
-_BYTES = {"GiB": st.column_config.NumberColumn(format="%.3f"), "bytes": st.column_config.NumberColumn(format="localized")}
+_BYTES = {"GiB": "%.3f", "bytes": "localized"}
 
 
 def show() -> None:
@@ -59,7 +61,7 @@ def _formula(branch: Branch) -> None:
         _terms(card.terms, "as printed")
     with other:
         _other_branch(branch)
-    st.altair_chart(term_bars(card.terms), alt="Bars of the formula's terms, in GiB")
+    picture(term_bars(card.terms), "formula-terms")
     st.caption(safe(", ".join(f"{name} = {meaning}" for name, meaning in symbols_of(card.terms).items())))
 
 
@@ -81,8 +83,8 @@ def _terms(found: Sequence[Term], how: str) -> None:
         own = sorted((term for term in found if term.part == part), key=lambda term: -term.bytes)
         if own:
             st.text(f"{_sum_of(part, own)} {how}")
-            st.dataframe([{"term": term.name.replace("_", " "), "GiB": gib(term.bytes), "symbols": term.symbols, "numbers": term.numbers,
-                           "bytes": term.bytes} for term in own], hide_index=True, column_config=_BYTES)
+            table([{"term": term.name.replace("_", " "), "GiB": gib(term.bytes), "symbols": term.symbols, "numbers": term.numbers,
+                    "bytes": term.bytes} for term in own], formats=_BYTES)
 
 
 def _sum_of(part: Part, own: Sequence[Term]) -> str:
@@ -118,10 +120,9 @@ def _left_out(branch: Branch) -> None:
     if not left_out:
         st.caption("Nothing, or the arguments needed to count it are not in the artifacts.")
         return
-    st.altair_chart(charts.left_out_bars(left_out), alt="Bars of what the formula left out, in GiB")
+    picture(charts.left_out_bars(left_out), "left-out")
     rows = [{"effect": one.name, "GiB": gib(one.bytes), "bytes": one.bytes, "stage": one.stage, "why": one.sentence} for one in left_out]
-    st.dataframe(rows, hide_index=True, column_config={"GiB": st.column_config.NumberColumn(format="%+.2f"),
-                                                       "bytes": st.column_config.NumberColumn(format="localized")})
+    table(rows, formats={"GiB": "%+.2f", "bytes": "localized"})
     st.caption("Estimates of one effect each, on the stage named; they overlap and are not meant to be added up.")
 
 
@@ -130,12 +131,11 @@ def _last_stage(found: LastStage) -> None:
     section("Last stage: output weight, logits and loss")
     st.markdown(f"**{safe(found.verdict.replace('_', ' '))}**: {safe(found.reason)}")
     if found.surplus_low_bytes is not None and found.surplus_high_bytes is not None:
-        st.altair_chart(last_stage_bars(found.parts, (found.surplus_low_bytes, found.surplus_high_bytes)),
-                        alt="Ranges of the parts of the last stage's surplus, in GiB")
+        picture(last_stage_bars(found.parts, (found.surplus_low_bytes, found.surplus_high_bytes)), "last-stage")
     if found.parts:
         rows = [{"part": part.name.replace("_", " "), "when": part.when, "of": part.of, "low GiB": gib(part.low_bytes),
                  "high GiB": gib(part.high_bytes)} for part in found.parts]
-        st.dataframe(rows, hide_index=True, column_config={name: st.column_config.NumberColumn(format="%.3f") for name in ("low GiB", "high GiB")})
+        table(rows, formats={"low GiB": "%.3f", "high GiB": "%.3f"})
     for sentence in found.assumptions:
         st.caption(safe(sentence))
 

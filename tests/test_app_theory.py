@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -79,15 +78,9 @@ def test_a_line_of_a_block_is_found_although_others_fall_between(tmp_path: Path)
     assert located(Source(str(log), None), "first line") == Source(str(log), None)
 
 
-def values_of(drawn: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a chart, wherever Altair put them."""
-    data = drawn.get("data") or drawn["layer"][0]["data"]
-    return list(data["values"] if "values" in data else drawn["datasets"][data["name"]])
-
-
 def test_bars_hold_the_bytes_they_show() -> None:
-    drawn = term_bars([Term("activation", "layers", "s·b", "2·3", 6.0), Term("weight_and_optimizer", "mlp", "h", "7", 7.0)]).to_dict()
-    assert [(row["term"], row["bytes"]) for row in values_of(drawn)] == [("mlp", 7.0), ("layers", 6.0)]
-    ranges = last_stage_bars([Part("output_weight", "resident", 1, 2**30), Part("nothing", "peak", 0, 0)], (5, 6)).to_dict()
-    seen = [(row["part"], row["low_bytes"], row["high_bytes"]) for row in values_of(ranges)]
+    drawn = term_bars([Term("activation", "layers", "s·b", "2·3", 6.0), Term("weight_and_optimizer", "mlp", "h", "7", 7.0)])
+    assert [(row["term"], row["bytes"]) for row in drawn.rows] == [("mlp", 7.0), ("layers", 6.0)]
+    ranges = last_stage_bars([Part("output_weight", "resident", 1, 2**30), Part("nothing", "peak", 0, 0)], (5, 6))
+    seen = [(row["part"], row["low_bytes"], row["high_bytes"]) for row in ranges.rows]
     assert seen == [("output weight", 1, 2**30), ("measured surplus", 5, 6)]

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
 
+from analysis import palette
 from analysis.coverage import shown_ranks
 from analysis.html import svg
 from analysis.rows import Overview, Rank
@@ -22,10 +23,10 @@ def as_html(found: Overview) -> str:
     environment.filters |= {"size": size_text, "ranks": lambda numbers: shown_ranks(tuple(numbers))}
     template = environment.from_string(files("analysis").joinpath("html", "report.html.j2").read_text(encoding="utf-8"))
     fullest = sorted(found.ranks, key=_fullest_first)
-    pictures = {"bars": svg.rank_bars(fullest), "map": svg.rank_map(found.ranks),
+    pictures = {"bars": svg.rank_bars(fullest), "map": svg.rank_map(found.ranks, found.configuration),
                 "theory": svg.theory_bars(found.theory.compared if found.theory else ()), "staircase": svg.staircase(found.risers)}
     return template.render(found=found, ranks=fullest[:ROWS], near={one.rank: one for one in found.near_limit}, made=datetime.now(UTC),
-                           pictures=pictures)
+                           pictures=pictures, palette=palette)
 
 
 def _fullest_first(rank: Rank) -> tuple[float, int, int]:

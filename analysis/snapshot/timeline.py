@@ -30,12 +30,15 @@ class Timeline:
 
 
 def timeline(lives: Lives, classes: Classes, level: Ints, reserved: Ints, start: int = -1, stop: int | None = None, marks: int = MARKS) -> Timeline:
-    """The classes that hold anything between two events, at no more than `marks` points in all."""
+    """The classes that hold anything between two events, at no more than `marks` points in all.
+
+    A picture draws each instant once a class, once as reserved and once to be pointed at, and marks the peak and the capacity.
+    """
     last = len(level) - 2 if stop is None else min(stop, len(level) - 2)
     start = max(-1, min(start, last))
     shown = classes.category[(lives.birth <= last) & (lives.completed_at > start)]
     present = np.unique(shown).tolist()
-    at = m4(level[start + 1:last + 2], max(1, (marks // (len(present) + 1) - 1) // 4)) + start + 1
+    at = m4(level[start + 1:last + 2], max(1, ((marks - 2) // (len(present) + 2) - 2) // 4)) + start + 1
     of_class = np.stack([_level(lives, classes.category == code)[at] for code in present]) if present else np.zeros((0, len(at)), np.int64)
     return Timeline(at - 1, tuple(CATEGORIES[code] for code in present), of_class, reserved[at])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.ledger_rows import CLASSES, fullest, part_rows, shown_classes, stage_rows
+from analysis.ledger_rows import MEMBERS, fullest, part_rows, shown_classes, stage_rows
 from tests.analysis.test_reconcile import run_of
 
 
@@ -17,7 +17,7 @@ def test_a_class_without_a_place_is_other():
 
 
 def test_names_stand_once():
-    names = [name for _, _, names in CLASSES for name in names]
+    names = [name for members in MEMBERS.values() for name in members]
     assert len(names) == len(set(names))
 
 

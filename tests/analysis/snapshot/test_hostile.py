@@ -59,8 +59,8 @@ def test_absurd_columns_are_answered(seed: int) -> None:
     for device in found:
         assert max(map(len, as_text(device, "x").splitlines())) < 400
         peak = device.peak.event
-        assert charts.timeline_chart(device.timeline(), device.peak, None, device.trace.events.time_us).to_dict()
-        assert charts.treemap(tiles([(one.name, one.category, one.bytes) for _, one in device.by_stack(peak)])).to_dict()
+        assert charts.timeline_chart(device.timeline(), device.peak, None, device.trace.events.time_us).chart.to_dict()
+        assert charts.treemap(tiles([(one.name, one.category, one.bytes) for _, one in device.by_stack(peak)])).chart.to_dict()
         for event in (-1, (len(device.trace.events) - 1) // 2, peak):
             assert segment_rows(device, event) is not None
             assert device.moment(event).phase

@@ -52,8 +52,8 @@ def test_marks_are_bounded() -> None:
         maker.alloc(MIB, (f"/w/{'model' if at % 2 else 'loss'}.py:1 {'forward' if at % 2 else 'cross_entropy'}",))
     device = device_of(maker)
     found = device.timeline()
-    assert len(found.event) * (len(found.categories) + 1) <= MARKS
-    assert len(segment_rows(device, device.peak.event)) <= charts.MARKS
+    assert len(found.event) * (len(found.categories) + 2) + 2 <= MARKS
+    assert len(segment_rows(device, device.peak.event)) <= MARKS
 
 
 def test_a_treemaps_areas_are_its_bytes() -> None:
@@ -87,7 +87,7 @@ def test_every_chart_is_a_whole_specification(by_time: bool) -> None:
              charts.treemap(tiles([(one.name, one.category, one.bytes) for _, one in device.by_stack(peak)])),
              charts.segment_map(segment_rows(device, peak)), charts.pool_bars(device.layout.pools(), 0),
              charts.staircase(device.levels.reserved, device.risers), charts.compared_bars(compare(device, other), "a", "b")]
-    assert all(one.to_dict()["$schema"] for one in drawn)
+    assert all(one.chart.to_dict()["$schema"] and one.alt for one in drawn)
 
 
 def test_lone_devices_are_compared_whatever_their_index_and_others_by_it() -> None:

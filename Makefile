@@ -4,7 +4,7 @@
 #   make test        lint, types, layers, all quick tests (browser tests where Chromium is there)
 #   make test-long   the tests that take minutes
 #   make bench       speed and memory
-#   make docs        regenerate what is generated: docs/schema.md, the sessions in README.md, sample_data
+#   make docs        regenerate what is generated: samples, pages, sessions, pictures (these need Chromium); twice changes nothing
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,$(if $(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo yes),$(name))))
 UV     ?= $(shell command -v uv 2>/dev/null)
@@ -75,11 +75,16 @@ bench: $(DEV)
 
 docs: $(DEV)
 	$(BIN)/python -m sample_data.make
+	HBMLEDGER_REGENERATE=1 $(BIN)/python -m pytest -q -n 0 tests/analysis/test_report.py
 	$(BIN)/python docs/make_schema.py
+	$(BIN)/python -m docs.make_sql
 	$(BIN)/python docs/make_findings.py
 	$(BIN)/python docs/make_glossary.py
 	$(BIN)/python docs/make_snapshot_rules.py
-	$(BIN)/python -m pytest -q tests/test_readme.py --regenerate
+	$(BIN)/python -m docs.make_parallelism
+	$(BIN)/python -m docs.make_questions
+	$(BIN)/python -m pytest -q -n 0 tests/test_readme.py --regenerate
+	$(BIN)/python -m docs.make_pictures
 
 clean:
 	rm -rf $(VENV) $(LAKE)

@@ -71,7 +71,8 @@ def test_each_claim_is_what_the_ledger_does(row: Doubling) -> None:
         assert found[name] == (None if wanted is None else pytest.approx(wanted, rel=0.025)), (name, words)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("DP", "dp_cp"), ("TP", "tp"), ("CP", "cp"), ("PP, last stage", "pp"), ("EP", "ep"), ("ETP", "expert_tp")])
+@pytest.mark.parametrize(("name", "kind"), [
+    ("DP", "dp_cp"), ("TP", "tp"), ("CP", "cp"), ("PP, first stage", "pp"), ("PP, last stage", "pp"), ("EP", "ep"), ("ETP", "expert_tp")])
 def test_a_dimension_brings_its_communicator(name: str, kind: str) -> None:
     (row,) = [row for row in ROWS if row.name == name]
     assert kind in grown(row)

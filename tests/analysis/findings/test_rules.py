@@ -15,15 +15,20 @@ from analysis.findings.catalogue import ACTIONS, SYMPTOMS, advise
 from analysis.findings.model import Seen
 from analysis.overview import overview
 from analysis.reconcile import Expected
-from analysis.rows import Branch, Source
+from analysis.rows import Branch, Overview, Source
 from analysis.theory.branch import Card
 from analysis.theory.disagreement import Disagreement
 from tests.analysis.made import GIB, dense_run, memory
 
+OVERVIEWS: dict[str, Overview] = {}
+"""Of each set of rows: many cases differ in an argument or a setting only, and an overview does not change."""
+
 
 def seen_of(rows=None, environment=(), **args):
-    found = overview(from_rows(rows or dense_run(), run="made"), "made")
-    return Seen(found, {"transformer_impl": "transformer_engine", "micro_batch_size": 2, **args}, dict(environment))
+    rows = rows or dense_run()
+    if (key := repr(rows)) not in OVERVIEWS:
+        OVERVIEWS[key] = overview(from_rows(rows, run="made"), "made")
+    return Seen(OVERVIEWS[key], {"transformer_impl": "transformer_engine", "micro_batch_size": 2, **args}, dict(environment))
 
 
 def ids(seen: Seen) -> set[str]:

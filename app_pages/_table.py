@@ -11,12 +11,16 @@ from typing import Any
 
 import streamlit as st
 
+from analysis.picture import table_of
 from analysis.rows import Source
 from analysis.verdict import size_text
 from app_pages._address import place_of, remember
 from app_pages._origin import origin
+from app_pages._picture import kept_rows
 
 EXACT = "exact"
+ROWS = 2_000
+"""A table of more rows shows the first ones, says so, and gives all of them as a file: a browser would be sent a megabyte for each page."""
 _UNITS = {"GiB": 2**30, "MiB": 2**20}
 _SIZED = re.compile(r"(?:(.*?),? )?(GiB|MiB)")
 Row = Mapping[str, Any]
@@ -43,17 +47,28 @@ def table(rows: Sequence[Row], key: str | None = None, formats: Mapping[str, str
             config[new] = st.column_config.NumberColumn(format="localized")
         elif name in given or _SIZED.fullmatch(name):
             config[name] = st.column_config.NumberColumn(format=given.get(name, "%.2f"))
-    listed = [{new: _value(name, row[name]) if new != name else row[name] for name, new in shown.items() if new} for row in rows]
-    return st.dataframe(listed, hide_index=True, placeholder="-", key=key, column_config={**config, **more.pop("column_config", {})}, **more)
+    listed = [{new: _value(name, row[name]) if new != name else row[name] for name, new in shown.items() if new} for row in rows[:ROWS]]
+    answer = st.dataframe(listed, hide_index=True, placeholder="-", key=key, column_config={**config, **more.pop("column_config", {})}, **more)
+    if len(rows) > ROWS:
+        _cut(rows, key or "table")
+    return answer
+
+
+def _cut(rows: Sequence[Row], name: str) -> None:
+    """What is not listed, and the way to it; the rows are held as a table, a tenth of their size, until this page is run again."""
+    held = table_of(rows)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(f"The first {ROWS:,} of {len(rows):,} rows are listed.", width="content")
+        kept_rows(f"all-{name.partition(' ')[0]}", held.to_pylist)
 
 
 def ticked(rows: Sequence[Row], key: str, link: str, names: Sequence[str], formats: Mapping[str, str] | None = None, **more: Any) -> int | None:
     """The row that is ticked, at first the one that the address names as `link`; `names` are what it is called there."""
     at = place_of(link, names)
-    default: Any = {"selection": {"rows": [] if at is None else [at]}}
+    default: Any = {"selection": {"rows": [] if at is None or at >= ROWS else [at]}}
     scope = f"{key} {st.session_state.get('run')} {st.session_state.get('attempt')}"
     chosen = table(rows, scope, formats, on_select="rerun", selection_mode="single-row", selection_default=default, **more)
-    picked = next((row for row in chosen.selection.rows if row < len(names)), None)
+    picked = next((row for row in chosen.selection.rows if row < len(names)), at if at is not None and at >= ROWS else None)
     if picked is not None or at is not None:
         remember(link, None if picked is None else names[picked])
     return picked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -17,7 +18,7 @@ from app_pages._header import MARKS, chosen_overview, headroom_told, least_headr
 from app_pages._origin import origin
 from app_pages._picture import picture
 from app_pages._shared import gib, place, safe, section
-from app_pages._table import opened, size, table
+from app_pages._table import ROWS, opened, size, table
 
 _SIZES = (("allocated_bytes", "allocated"), ("max_allocated_bytes", "peak allocated"), ("reserved_bytes", "reserved"),
           ("max_reserved_bytes", "max reserved"), ("device_used_bytes", "device used"), ("outside_bytes", "outside torch"),
@@ -114,10 +115,21 @@ def _tables(found: Overview) -> None:
         _stages(found)
         return
     near = {one.rank: one for one in found.near_limit}
-    picked = opened(_shown([_rank(one, near.get(one.rank)) for one in found.ranks]), "ranks", "rank", [_who(one) for one in found.ranks],
-                    [(one.source, one.peak_source) for one in found.ranks])
-    if picked is not None and (judged := near.get(found.ranks[picked].rank)):
+    ranks = found.ranks if len(found.ranks) <= ROWS else _closest_first(found.ranks)
+    picked = opened(_shown([_rank(one, near.get(one.rank)) for one in ranks]), "ranks", "rank", [_who(one) for one in ranks],
+                    [(one.source, one.peak_source) for one in ranks])
+    if picked is not None and (judged := near.get(ranks[picked].rank)):
         st.caption(safe(f"{judged.near}: {judged.reason}"))
+
+
+def _closest_first(ranks: Sequence[Rank]) -> list[Rank]:
+    """Ranks as they come to their limit, so that a table that is cut shows those; where that is not known the fullest first."""
+    def left(one: Rank) -> tuple[bool, int]:
+        known = one.soft_headroom_bytes
+        return (False, known) if known is not None else (True, -(one.max_allocated_bytes or 0))
+
+    st.caption("Closest to their limit first.")
+    return sorted(ranks, key=left)
 
 
 def _stages(found: Overview) -> None:

@@ -18,6 +18,7 @@ from analysis.rows import Source
 from analysis.scope import listed
 from app_pages._lakes import lake_root, own_root
 from app_pages._upload import SPOOL
+from app_pages._words import told
 from ingest.errors import LedgerError
 from ingest.lake import Lake, default_root
 
@@ -128,9 +129,9 @@ def safe(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>()#+\-.!|~$:&@^=])", r"\\\1", re.sub(r"\s+", " ", text))
 
 
-def section(text: str) -> None:
-    """A small heading inside a page; the words are ours, never a file's."""
-    st.markdown(f"##### {text}")
+def section(text: str, *words: str) -> None:
+    """A small heading inside a page, with the meaning of these words of the glossary beside it; all are ours, never a file's."""
+    st.markdown(f"##### {text}", help=told(*words) if words else None)
 
 
 def shown(path: str) -> str:

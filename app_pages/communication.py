@@ -44,7 +44,7 @@ def _warnings(found: Communication) -> None:
 
 
 def _ranks(found: Communication) -> None:
-    section("By rank, with what was measured outside torch")
+    section("By rank, with what was measured outside torch", "outside torch", "CUDA context")
     if not found.ranks:
         st.info("No log shows a communicator: run with NCCL_DEBUG=INFO.", icon=":material/visibility_off:")
         return
@@ -67,7 +67,7 @@ def _rank(one: RankCommunication) -> dict[str, Any]:
 def _communicators(found: Communication) -> None:
     if not found.communicators:
         return
-    section("By communicator, on the rank that holds most of it")
+    section("By communicator, on the rank that holds most of it", "communicator", "channel", "NVLS")
     rows = [_use(one) for one in found.communicators]
     opened(rows, "communicators", "communicator", [f"{one.name or 'not told'}.{one.ranks}" for one in found.communicators],
            [(one.source,) for one in found.communicators], {name: "%.1f" for name in rows[0] if name.endswith("MiB")})

@@ -74,7 +74,7 @@ def _diff(root: str, version: str, before: str, after: str) -> Diff:
 
 
 def _changes(found: Diff) -> None:
-    section("What changed, by the bytes it explains on the fullest stage")
+    section("What changed, by the bytes it explains on the fullest stage", "expected")
     if not found.changes:
         st.caption("No argument, variable or version that both sides tell.")
         return
@@ -102,7 +102,7 @@ def _measured(found: Diff) -> None:
 
 
 def _expected(found: Diff) -> None:
-    section("Expected at the peak, by class")
+    section("Expected at the peak, by class", "peak", "resident", "activations")
     if not found.expected:
         st.info(safe(found.not_comparable.get("expected", "the arguments are not known")), icon=":material/help:")
         return

@@ -75,7 +75,7 @@ def _runs(found: Fleet) -> None:
 
 
 def _ratios(found: Fleet) -> None:
-    section("Measured peak over theory, by family")
+    section("Measured peak over theory, by family", "printed footprint", "expected", "family")
     if not found.ratios:
         st.info("No attempt has a measured rank beside a printed or an expected figure.", icon=":material/function:")
         return
@@ -85,7 +85,7 @@ def _ratios(found: Fleet) -> None:
 
 
 def _near(found: Fleet) -> None:
-    section("Ranks near their limit, by day")
+    section("Ranks near their limit, by day", "near", "rank-day", "stable")
     if not found.days:
         st.info("No rank's memory is known for these attempts.", icon=":material/visibility_off:")
         return
@@ -101,7 +101,7 @@ def _near(found: Fleet) -> None:
 
 
 def _ooms(found: Fleet) -> None:
-    section("Out of memory")
+    section("Out of memory", "counterfactual")
     if not found.ooms:
         st.caption("No error and no kill by the host in these attempts.")
         return
@@ -113,7 +113,7 @@ def _ooms(found: Fleet) -> None:
 
 
 def _drifts(found: Fleet) -> None:
-    section("Same configuration, changed memory")
+    section("Same configuration, changed memory", "drift")
     if not found.drifts:
         st.caption("No two successive attempts of one configuration differ in memory.")
         return

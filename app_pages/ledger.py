@@ -34,7 +34,7 @@ def show() -> None:
 
 
 def _stages(ledger: Ledger) -> None:
-    section("Expected at the peak, by stage and class; the mark is the fullest measured rank")
+    section("Expected at the peak, by stage and class; the mark is the fullest measured rank", "expected", "peak", "in flight")
     picture(ledger_bars(ledger), "expected-by-class")
 
 
@@ -43,7 +43,7 @@ def _gaps(found: Overview, ledger: Ledger) -> None:
         st.info(safe(found.not_measurable.get("gap", "no rank's peak is known")), icon=":material/help:")
         return
     against = ledger.gaps[0].against
-    section(f"Where the gap to the {against} {'total' if against == 'printed' else 'peak'} goes")
+    section(f"Where the gap to the {against} {'total' if against == 'printed' else 'peak'} goes", "gap", "resident", "cached")
     top = fullest(ledger)[:STAGES]
     picture(gap_bars(top), "gap")
     _rows(found, ledger.gaps[:2000])

@@ -99,10 +99,10 @@ def _pictures(found: Overview) -> None:
     left, right = st.columns([3, 2], gap="large")
     _, words = heat_measure(found.ranks)
     with left:
-        section(f"Ranks by stage: {words}")
+        section(f"Ranks by stage: {words}", "soft headroom", "stage")
         picture(charts.heat_map(found.ranks, place, found.configuration), "ranks-by-stage")
     with right:
-        section("Stages, fullest rank")
+        section("Stages, fullest rank", "allocated", "reserved")
         picture(charts.stage_bars(found.stages), "stages")
 
 
@@ -167,7 +167,7 @@ def _sizes(one: Rank | Stage) -> dict[str, Any]:
 
 
 def _theory(found: Overview) -> None:
-    section("Printed theory")
+    section("Printed theory", "printed footprint")
     theory = found.theory
     if theory is None:
         st.info(safe(found.not_measurable.get("theory", "no footprint was printed")), icon=":material/function:")
@@ -184,7 +184,7 @@ def _theory(found: Overview) -> None:
 
 
 def _branch(found: Overview) -> None:
-    section("Formula branch")
+    section("Formula branch", "branch", "generation")
     if found.branch is None:
         st.info("Nothing printed and no arguments: the branch cannot be told.", icon=":material/account_tree:")
         return
@@ -211,7 +211,7 @@ def _devices(found: Overview) -> None:
 def _ooms(found: Overview) -> None:
     if not found.ooms:
         return
-    section("Out of memory")
+    section("Out of memory", "counterfactual")
     for one in found.ooms[:8]:
         who = f"rank {one.rank}" if one.rank is not None else one.rank_label or "rank not told"
         numbers = ", ".join(f"{name.removesuffix('_bytes').replace('_', ' ')} {size_text(size)}" for name, size in one.numbers.items())

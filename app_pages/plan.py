@@ -92,7 +92,7 @@ def _offload(found: Overview) -> None:
     rows = offload_of(cursor(), found)
     if not rows:
         return
-    section("What offload would move each step")
+    section("What offload would move each step", "offload")
     shown = [{"class": one.what, "stage": one.stage, "frees, GiB": gib(one.freed_bytes), "moves a step, GiB": gib(one.moved_bytes),
               "over": one.link, "seconds": one.seconds, "share of the step": one.share} for one in rows]
     number = st.column_config.NumberColumn

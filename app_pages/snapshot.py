@@ -189,7 +189,7 @@ def _lived(device: Device, event: int) -> None:
     left, right = st.columns([2, 3], gap="large")
     by_stack = device.by_stack(event)
     with left:
-        section("By class")
+        section("By class", "resident", "activations", "transient")
         picture(charts.composition_bar([(one.name, one.bytes) for one in classes]), "classes")
         whole = max(1, sum(one.bytes for one in classes))
         st.dataframe([{"class": one.name.replace("_", " "), "GiB": gib(one.bytes), "share": one.bytes / whole, "blocks": one.blocks,
@@ -219,7 +219,7 @@ def _allocator(device: Device, event: int) -> None:
     if not pools:
         st.info("No segment was held then.", icon=":material/inbox:")
         return
-    section("Streams and pools")
+    section("Streams and pools", "stream", "private pool")
     picture(charts.pool_bars(pools, main), "pools")
     st.dataframe([{"stream and pool": charts.pool_name(pool, main), "segments": pool.segments, "reserved": gib(pool.reserved_bytes),
                    "allocated": gib(pool.allocated_bytes), "pending": gib(pool.pending_bytes), "free segments": gib(pool.whole_free_bytes),
@@ -230,7 +230,7 @@ def _allocator(device: Device, event: int) -> None:
                                 ("reserved", "allocated", "pending", "free segments", "free pieces", "rounding", "largest obtainable")})
     st.caption("Free segments can go back to the device; free pieces cannot, as something lives beside them. A block of one stream or private pool "
                "serves no other.")
-    section("Segment map, largest segments")
+    section("Segment map, largest segments", "segment", "inactive split")
     picture(charts.segment_map(segment_rows(device, event)), "segments")
 
 

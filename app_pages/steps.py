@@ -35,7 +35,7 @@ def show() -> None:
 
 
 def _classes(found: Overview) -> None:
-    section("How often each rank came near its limit")
+    section("How often each rank came near its limit", "near", "stable", "insufficient")
     if not found.near_limit:
         st.info("No rank's number is known: nothing can be counted.", icon=":material/help:")
         return
@@ -70,7 +70,7 @@ def _fullest(found: Overview) -> None:
 
 
 def _heat(found: Overview) -> None:
-    section("What was left, rank by step")
+    section("What was left, rank by step", "hard headroom", "soft headroom")
     cells = step_heat(cursor(), found.run, found.run_index, found.ranks, RECORDS_TO_LOOK_AT)
     if not cells:
         st.info("No step has a peak beside a known headroom: log memory every step and --log-device-memory-used.", icon=":material/grid_off:")
@@ -80,7 +80,7 @@ def _heat(found: Overview) -> None:
 
 
 def _loads(found: Overview) -> None:
-    section("Steps of high load")
+    section("Steps of high load", "high-load step")
     if reason := found.not_measurable.get("high_load_steps"):
         st.info(safe(reason), icon=":material/help:")
         return
@@ -91,7 +91,7 @@ def _loads(found: Overview) -> None:
 
 
 def _outlook(found: Overview) -> None:
-    section("The next steps")
+    section("The next steps", "Wilson interval")
     seen = max((one.measured_steps or 0 for one in found.near_limit), default=0)
     if not seen:
         st.info("No step's own peak is known: nothing can be said of the next.", icon=":material/help:")
@@ -130,7 +130,7 @@ def _phases(found: Overview) -> None:
 
 
 def _risers(found: Overview) -> None:
-    section("Reserved staircase")
+    section("Reserved staircase", "staircase", "fragmentation")
     if not found.risers:
         st.info(safe(found.not_measurable.get("staircase", "Reserved memory never rose after its first reading.")), icon=":material/stairs:")
         return

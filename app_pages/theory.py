@@ -51,7 +51,7 @@ def _branch(branch: Branch) -> None:
 def _formula(branch: Branch) -> None:
     """The terms of the branch that was applied, a bar of them, and the other branch beside it."""
     card = branch.card
-    section("The formula with this run's numbers")
+    section("The formula with this run's numbers", "printed footprint", "most loaded shard")
     if not card.terms:
         st.caption("The arguments that would fill the formula are not in the artifacts, or do not give the printed text.")
         return
@@ -116,7 +116,7 @@ def _reason(words: str, source: Source | None) -> None:
 
 def _left_out(branch: Branch) -> None:
     left_out = sorted(branch.card.left_out, key=lambda one: -abs(one.bytes))
-    section("What the formula left out for this run")
+    section("What the formula left out for this run", "left out")
     if not left_out:
         st.caption("Nothing, or the arguments needed to count it are not in the artifacts.")
         return
@@ -128,7 +128,7 @@ def _left_out(branch: Branch) -> None:
 
 def _last_stage(found: LastStage) -> None:
     """Predicted head against the measured surplus, with its parts."""
-    section("Last stage: output weight, logits and loss")
+    section("Last stage: output weight, logits and loss", "logits", "tied embeddings")
     st.markdown(f"**{safe(found.verdict.replace('_', ' '))}**: {safe(found.reason)}")
     if found.surplus_low_bytes is not None and found.surplus_high_bytes is not None:
         picture(last_stage_bars(found.parts, (found.surplus_low_bytes, found.surplus_high_bytes)), "last-stage")

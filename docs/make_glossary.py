@@ -1,19 +1,23 @@
-"""Write `docs/glossary.md` from `analysis.glossary`. `python docs/make_glossary.py`; a test holds the page to the list."""
+"""Write `docs/glossary.md` from `analysis.glossary`. `python -m docs.make_glossary`; a test holds the page to the list."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from analysis.glossary import GROUPS, Group, Term
+
+TARGET = Path(__file__).with_name("glossary.md")
+_HEAD = """\
+# Glossary
+
+The words of the field as the app, the reports and these pages use them; written by `docs/make_glossary.py`. A link to one is
+`glossary.md#soft-headroom`, on the app's page `/glossary?term=soft-headroom`.
+"""
 
 
 def markdown() -> str:
     """The page."""
-    head = "# Glossary\n\nThe words of the field as the app, the reports and these pages use them; written by `docs/make_glossary.py`.\n"
-    return "\n".join([head, *map(_group, GROUPS)])
+    return "\n".join([_HEAD, *map(_group, GROUPS)])
 
 
 def _group(group: Group) -> str:
@@ -21,9 +25,10 @@ def _group(group: Group) -> str:
 
 
 def _term(term: Term) -> str:
+    anchors = "".join(f'<a id="{name}"></a>' for name in term.slugs)
     more = f" [More]({term.more})." if term.more else ""
-    return f"* **{term.name}**: {term.meaning}{more}"
+    return f"* {anchors}**{term.name}**: {term.meaning}{more}"
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("glossary.md").write_text(markdown(), encoding="utf-8")
+    TARGET.write_text(markdown(), encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import datetime
 from importlib.resources import files
 from threading import Event
@@ -63,9 +64,9 @@ def test_an_empty_lake_has_every_table_with_its_types(lake):
     assert kinds["other"] == "MAP(VARCHAR, VARCHAR)"
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_every_view_answers_on_an_empty_lake(lake, view):
-    assert records(connect(lake), f"SELECT * FROM {view}") == []
+def test_every_view_answers_on_an_empty_lake(lake):
+    connection = connect(lake)
+    assert {view: records(connection, f"SELECT * FROM {view}") for view in VIEWS} == {view: [] for view in VIEWS}
 
 
 def test_only_rows_of_visible_pieces_are_seen(lake):
@@ -121,17 +122,23 @@ def test_views_are_listed_and_keep_to_the_common_subset():
         assert not re.search(r"\b(qualify|quantile_cont|arg_max|arg_min|exclude|filter|unnest|struct_pack|any_value)\b|::", text), view
 
 
-@pytest.mark.parametrize("query", [
+REFUSED = (
     "SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM read_text('/etc/hostname')", "SELECT * FROM glob('/etc/*')",
     "COPY runs TO '/tmp/x.csv'", "SELECT 1; SELECT 2", "CREATE TABLE t AS SELECT 1", "SET memory_limit = '50GB'",
     "ATTACH '/tmp/other.db'", "INSTALL httpfs", "", "-- nothing", "SELEC 1", "DROP VIEW runs",
     "SELECT * FROM secret_frame", "PRAGMA database_list; SELECT 1", "EXPLAIN ANALYZE SELECT 1", "SELECT * FROM no_such_table",
-])
-def test_a_locked_connection_refuses_all_but_one_select_of_the_lake(lake, query):
+)
+
+
+def test_a_locked_connection_refuses_all_but_one_select_of_the_lake(lake):
     secret_frame = pa.table({"a": [1]})
     lake.put("artifacts", [piece("a", 0, 10)])
-    with pytest.raises(LedgerError):
-        ask(locked(lake), query)
+    connection = locked(lake)
+    answered = []
+    for query in REFUSED:
+        with suppress(LedgerError):
+            answered.append((query, ask(connection, query)))
+    assert answered == []
     assert secret_frame.num_rows == 1
 
 

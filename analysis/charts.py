@@ -65,11 +65,15 @@ def _ends(seen: Sequence[Row], left: bool) -> list[float]:
 
 
 def _labels(seen: Sequence[Row], x: alt.X, y: alt.Y, wide: int) -> list[alt.Chart]:
-    """Rank and GiB in each place, where the longest label has room in a place of the chart's width."""
+    """Rank and GiB in each place, where the longest label has room in a place of the chart's width.
+
+    A layer an ink: a colour of its own for each label, beside a scale of numbers, makes Vega-Lite 6 fail.
+    """
     longest = max((len(line) for row in seen for line in row["label"].split("\n")), default=0)
     room = alt.condition(f"width / {wide} >= {LETTER * longest + PADDING}", alt.value(1), alt.value(0))
-    return [data(seen).mark_text(fontSize=11, lineBreak="\n", lineHeight=13, dy=-5).encode(
-        x=x, y=y, text="label:N", color=alt.Color("ink:N", scale=None), opacity=room)]
+    inks = {ink: [row for row in seen if row["ink"] == ink] for ink in sorted({row["ink"] for row in seen})}
+    return [data(rows).mark_text(fontSize=11, lineBreak="\n", lineHeight=13, dy=-5, color=ink).encode(x=x, y=y, text="label:N", opacity=room)
+            for ink, rows in inks.items()]
 
 
 def _single(rows: Sequence[Row]) -> bool:

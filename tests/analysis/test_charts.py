@@ -43,7 +43,8 @@ def test_map_has_a_mark_a_rank_with_bytes_and_place(found: Any) -> None:
     assert [(row["stage"], row["who"], row["bytes"]) for row in rows][:3] == [("0", "0", 32 * GIB), ("0", "1", 32 * GIB), ("1", "4", 28 * GIB)]
     assert rows[0]["place"] == str(found.ranks[0].source)
     labelled = charts.heat_map(found.ranks).chart.to_dict()["layer"]
-    assert [layer["mark"]["type"] for layer in labelled] == ["rect", "rect", "text"]
+    assert [layer["mark"]["type"] for layer in labelled[:3]] == ["rect", "rect", "text"]
+    assert all(layer["mark"]["color"].startswith("#") for layer in labelled[2:])
 
 
 @pytest.mark.parametrize("count", [4_999, 5_001, 20_000])

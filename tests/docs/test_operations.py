@@ -1,4 +1,4 @@
-"""What docs/operations.md tells people to put into timers and settings: the settings are valid, each unit has its keys. Commands: `test_commands.py`."""
+"""What docs/operations.md tells people to put into timers and settings: the settings are valid, each unit has its keys."""
 
 import configparser
 import re

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _LENGTH = r"seq(?:uence)?[_ -]?len(?:gth)?"
 _NAMES = re.compile(rf"load[_ -]?balanc|aux[_ -]?loss|(?:max|packed|actual|mean)[_ -]?{_LENGTH}|{_LENGTH}s?$", re.IGNORECASE)
 _STEPS = "SELECT iteration, losses, other FROM iterations WHERE run = ? AND run_index = ? AND iteration IS NOT NULL ORDER BY iteration"
+_PRINTED = """
+SELECT DISTINCT UNNEST(MAP_KEYS(losses)) AS name FROM iterations WHERE run = ? AND run_index = ?
+UNION SELECT DISTINCT UNNEST(MAP_KEYS(other)) FROM iterations WHERE run = ? AND run_index = ?
+"""
 HIGHEST_STEPS = 5
 
 
@@ -36,7 +40,9 @@ class LoadProxy:
 
 
 def load_proxies(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> tuple[LoadProxy, ...]:
-    """The proxies an attempt prints, by name; none where it prints none."""
+    """The proxies an attempt prints, by name; none where it prints none: a long run's steps are not fetched to find that out."""
+    if not any(_NAMES.search(row["name"]) for row in records(connection, _PRINTED, [run, run_index] * 2)):
+        return ()
     values: dict[str, dict[int, float]] = {}
     for row in records(connection, _STEPS, [run, run_index]):
         for name, value in _pairs(row).items():

@@ -24,6 +24,8 @@ SPOOL = "hbmledger-upload-"
 """Prefix of the temporary folder that holds a session's uploads."""
 
 PIECE_BYTES = 4 * 2**20
+COMMIT_SECONDS = 5.0
+"""So long a person waits at most for the first of many files: what is read by then can be opened while the rest is read."""
 _ARCHIVE = re.compile(r"\.(?:zip|tar|tgz|tar\.\w+)$", re.IGNORECASE)
 _ENDINGS = re.compile(r"(?:\.(?:gz|zst|xz|bz2|zip|tar|tgz|log|txt|out|jsonl?|pickle))+$", re.IGNORECASE)
 
@@ -49,7 +51,7 @@ class Folder:
 class Job:
     """One ingest under way; `summary` or `error` tells how it ended, `folder` keeps the uploaded files until the session ends.
 
-    `named` tells that a person named the run, and so may mean one that is there already.
+    `named` tells that a person named the run, and so may mean one that is there already. `runs` can be opened already, in the order they came.
     """
 
     paths: list[Path]
@@ -61,6 +63,7 @@ class Job:
     done_bytes: int = 0
     total_bytes: int = 0
     path: str = ""
+    runs: list[str] = field(default_factory=list)
     summary: Any = None
     error: str | None = None
     started: float = field(default_factory=time.monotonic)
@@ -87,12 +90,16 @@ class Job:
         from ingest.pipeline import ingest
 
         try:
-            self.summary = ingest(self.paths, Lake(self.lake), run=self.run, progress=self._note, cancelled=self.stop.is_set)
+            self.summary = ingest(self.paths, Lake(self.lake), run=self.run, progress=self._note, cancelled=self.stop.is_set,
+                                  committed=self._committed, commit_seconds=COMMIT_SECONDS)
         except LedgerError as error:
             self.error = str(error)
         except Exception as error:
             self.error = f"the ingest ended by a defect of ours ({type(error).__name__}); what was committed before stays"
             raise
+
+    def _committed(self, runs: Collection[str]) -> None:
+        self.runs += sorted(set(runs) - set(self.runs))
 
     def _note(self, stage: str, done_bytes: int, total_bytes: int, path: str) -> None:
         self.stage, self.done_bytes, self.total_bytes, self.path = stage, done_bytes, total_bytes, path

@@ -18,6 +18,8 @@ from ingest.lake import default_root
 from ingest.workers import warm
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
+LINKS = 5
+"""Runs of one upload that the page offers to open; all of them stand in the table."""
 _STAGES = {"look": "Looking through the files", "read": "Reading", "commit": "Writing to the lake"}
 
 
@@ -133,6 +135,10 @@ def _watch() -> None:
             job.stop.set()
     if job.stop.is_set():
         st.caption("Stopping after the piece being read; what was committed stays.")
+    elif job.runs:
+        st.caption("What is read so far can be opened; the rest is read meanwhile, and this page goes on to tell of it.")
+    for run in job.runs[:LINKS]:
+        st.page_link("app_pages/overview.py", label=f"Open {safe(run)} as far as it is read", icon=":material/grid_view:", query_params={"run": run})
 
 
 def _ended(job: Job) -> None:
@@ -151,7 +157,10 @@ def _ended(job: Job) -> None:
         st.text(f"{shown(str(path))}: {shown(sentence)}")
     if len(summary.problems) > 20:
         st.caption(f"and {len(summary.problems) - 20} more")
-    for run in list(summary.runs)[:5]:
+    if summary.problems:
+        st.caption("Each file fails alone: the others are in. Mend these, or leave them out, and bring them under the same run name; "
+                   "what was read is not read twice.")
+    for run in list(summary.runs)[:LINKS]:
         st.page_link("app_pages/overview.py", label=f"Open {safe(run)}", icon=":material/grid_view:", query_params={"run": run})
         if summary.rows.get("snapshots"):
             st.page_link("app_pages/snapshot.py", label=f"Snapshots of {safe(run)}", icon=":material/photo_camera:", query_params={"run": run})

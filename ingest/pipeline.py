@@ -7,10 +7,11 @@ another host took further meanwhile is planned again. Nothing here needs a lock:
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,14 +68,15 @@ class Summary:
 def ingest(
     paths: Iterable[str | Path], lake: Lake | str | Path, run: str | None = None, cluster: str | None = None, workers: int | None = None,
     progress: Progress | None = None, cancelled: Callable[[], bool] | None = None, snapshot_detail: str = "full", choice: Choice | None = None,
-    rank: int | None = None,
+    rank: int | None = None, committed: Callable[[Collection[str]], None] | None = None, commit_seconds: float = math.inf,
 ) -> Summary:
     """Read files, folders and archives into the lake; what is known already is not read again.
 
     `run` names the run of all new files (default: from their paths, `ingest.naming`), `cluster` the partition (default `default`), `rank` the
     rank of records that name none; `choice` says which files are read and how they are named by settings;
     `snapshot_detail` is `full`, or `summary` to leave out the events, blocks and stacks of memory snapshots. `cancelled` is asked between
-    units: what is read then is committed and the rest left.
+    units: what is read then is committed and the rest left. `committed` is told the runs of each commit, which from then on can be opened, and
+    `commit_seconds` after how long what is read is committed though the batch has room: for a person who waits.
     Raises `LedgerError` for a path that is not there, a bad name or a lake that cannot be written; bad inputs are in the summary instead.
     """
     _check_names(run, cluster)
@@ -85,6 +87,7 @@ def ingest(
     place = Place(datetime.now(UTC).strftime("%Y-%m"), snapshot_detail=snapshot_detail, rank=rank)
     naming = Names(run, cluster, choice.naming, beside)
     under_way = _Ingest(lake, naming, place, workers or min(os.cpu_count() or 1, 8), progress or _silent, cancelled or _never)
+    under_way.committed, under_way.commit_seconds = committed or _untold, commit_seconds
     return replace(under_way.run(files), files_left_out=left_out)
 
 
@@ -103,13 +106,19 @@ def _never() -> bool:
     return False
 
 
+def _untold(runs: Collection[str]) -> None:
+    pass
+
+
 class _Ingest:
     """One ingest under way."""
 
     def __init__(self, lake: Lake, naming: Names, place: Place, workers: int, progress: Progress, cancelled: Callable[[], bool]) -> None:
         self._lake, self._naming, self._place, self._workers = lake, naming, place, workers
         self._progress, self._cancelled = progress, cancelled
-        self._began = time.monotonic()
+        self.committed: Callable[[Collection[str]], None] = _untold
+        self.commit_seconds = math.inf
+        self._began = self._wrote = time.monotonic()
         self._batch = Batch()
         self._rows: Counter[str] = Counter()
         self._states: dict[str, str] = {}
@@ -156,7 +165,7 @@ class _Ingest:
             done += outcome.read_bytes
             self._take(outcome)
             self._progress("read", min(done, total), total, outcome.artifacts[-1]["path"] if outcome.artifacts else "")
-            if self._batch.nbytes >= BATCH_BYTES:
+            if self._batch.nbytes >= BATCH_BYTES or time.monotonic() - self._wrote >= self.commit_seconds:
                 left_out |= self._commit(by_source)
         return left_out | self._commit(by_source)
 
@@ -184,6 +193,8 @@ class _Ingest:
                 self._states[piece["source"]] = "quarantined" if piece["status"] == "quarantined" else grown
                 if piece["rows"]:
                     self._runs.add(piece["run"])
+        self._wrote = time.monotonic()
+        self.committed({piece["run"] for piece in batch.artifacts if piece["source"] not in left_out and piece["rows"]})
         ours = {piece["artifact"] for piece in batch.artifacts if piece["source"] not in left_out}
         for table, parts in batch.tables.items():
             self._rows[table] += sum(_count(part["artifact"].value_counts().to_pylist(), ours) for part in parts)

@@ -207,8 +207,9 @@ def test_an_ingest_can_be_stopped(tmp_path: Path) -> None:
 def test_an_ingest_under_way_shows_its_stage_and_can_be_stopped(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     reached, go = threading.Event(), threading.Event()
 
-    def slow(paths: Any, lake: Any, *, run: Any, progress: Any, cancelled: Any) -> Any:
+    def slow(paths: Any, lake: Any, *, run: Any, progress: Any, cancelled: Any, committed: Any, **_: Any) -> Any:
         progress("read", 2**20, 2**22, "logs/train.log")
+        committed({"early run"})
         reached.set()
         go.wait(60)
         raise LedgerError("stopped" if cancelled() else "not stopped")
@@ -222,6 +223,7 @@ def test_an_ingest_under_way_shows_its_stage_and_can_be_stopped(app: AppTest, mo
     assert not app.exception
     assert app.status[0].label == "Reading"
     assert "logs/train.log" in words(app)
+    assert [link.label for link in app.get("page_link")] == ["Open early run as far as it is read"]
     next(button for button in app.button if button.label == "Cancel").click().run()
     go.set()
     assert ended(app).error == "stopped"

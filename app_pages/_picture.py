@@ -37,7 +37,7 @@ export default function ({ data, parentElement }) {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
     link.download = `${data.name}.${kind}`;
-    document.body.append(link);
+    parentElement.append(link);
     link.click();
     link.remove();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);

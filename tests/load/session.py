@@ -12,6 +12,7 @@ import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -46,6 +47,11 @@ class Page:
         return "\n".join(self._texts()).replace("\\", "")
 
     @property
+    def raw(self) -> bytes:
+        """Everything that the browser was given to show, cells of tables as well."""
+        return b"\n".join(one.SerializeToString() for one in self.elements.values())
+
+    @property
     def faults(self) -> list[str]:
         """Exceptions that the page shows."""
         return [one.exception.message for one in self.elements.values() if one.WhichOneof("type") == "exception"]
@@ -53,7 +59,8 @@ class Page:
     @property
     def errors(self) -> list[str]:
         """Messages of error that the page shows."""
-        return [one.alert.body for one in self.elements.values() if one.WhichOneof("type") == "alert" and one.alert.format == one.alert.ERROR]
+        alerts = [one.alert for one in self.elements.values() if one.WhichOneof("type") == "alert"]
+        return [one.body.replace("\\", "") for one in alerts if one.format == one.ERROR]
 
     def of(self, kind: str) -> list[Any]:
         """The elements of a kind."""
@@ -74,25 +81,32 @@ class Session:
     def __init__(self, address: str) -> None:
         self.address = address
         self._cookie, self._token = self._cookies()
-        self._socket: ClientConnection = connect(
-            address.replace("http", "ws", 1) + "/_stcore/stream", max_size=None, compression=None, open_timeout=60,
-            additional_headers={"Cookie": self._cookie}, origin=address)  # type: ignore[arg-type]
+        self._ends = ExitStack()
         self._pages: dict[str, str] = {}
         self._session_id = ""
-        self._page, self._query = "", ""
+        self._page, self.query = "", ""
         self.widgets: dict[str, WidgetState] = {}
         self.last = Page()
+        self._began = 0.0
 
     def __enter__(self) -> Session:
+        self._socket: ClientConnection = self._ends.enter_context(connect(
+            self.address.replace("http", "ws", 1) + "/_stcore/stream", max_size=None, compression=None, open_timeout=60,
+            additional_headers={"Cookie": self._cookie}, origin=self.address))  # type: ignore[arg-type]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._socket.close()
+        self._ends.close()
 
     def open(self, page: str = "", **query: str) -> Page:
         """Go to a page as a link does. The name is the one of the address; widgets of other pages are forgotten, as a browser forgets them."""
-        self._page, self._query, self.widgets = page, urllib.parse.urlencode(query), {}
-        return self._run()
+        self.begin(page, **query)
+        return self._end()
+
+    def begin(self, page: str = "", **query: str) -> None:
+        """Ask for a page without waiting for it."""
+        self._page, self.query, self.widgets = page, urllib.parse.urlencode(query), {}
+        self._ask()
 
     def click(self, label: str) -> Page:
         """Press a button."""
@@ -124,18 +138,33 @@ class Session:
         """Run the page's script once more."""
         return self._run()
 
+    def until(self, words: str) -> Page:
+        """Run the page's script until it says so, as the page does by itself while files are read."""
+        limit = time.monotonic() + SECONDS
+        while words not in self.last.text:
+            assert time.monotonic() < limit, f"in vain waited for {words!r}; the page says: {self.last.text}"
+            time.sleep(0.2)
+            self.again()
+        return self.last
+
     def _run(self, trigger: WidgetState | None = None) -> Page:
+        self._ask(trigger)
+        return self._end()
+
+    def _ask(self, trigger: WidgetState | None = None) -> None:
         message = BackMsg()
-        message.rerun_script.query_string = self._query
+        message.rerun_script.query_string = self.query
         if self._page in self._pages:
             message.rerun_script.page_script_hash = self._pages[self._page]
         else:
             message.rerun_script.page_name = self._page
         message.rerun_script.widget_states.widgets.extend([*self.widgets.values(), *([trigger] if trigger else [])])
-        began = time.monotonic()
+        self._began = time.monotonic()
         self._socket.send(message.SerializeToString())
+
+    def _end(self) -> Page:
         self.last = self._answer()
-        self.last.seconds = time.monotonic() - began
+        self.last.seconds = time.monotonic() - self._began
         return self.last
 
     def _answer(self) -> Page:
@@ -150,7 +179,7 @@ class Session:
                 self._pages = {one.url_pathname: one.page_script_hash for one in message.navigation.app_pages}
                 self._page = next((name for name, own in self._pages.items() if own == message.navigation.page_script_hash), self._page)
             elif kind == "page_info_changed":
-                self._query = message.page_info_changed.query_string
+                self.query = message.page_info_changed.query_string
             elif kind == "delta":
                 kind = self._taken(page, message)
             page.kinds[kind] += message.ByteSize()
@@ -175,7 +204,7 @@ class Session:
 
     def _cookies(self) -> tuple[str, str]:
         """The cookie of the server and the token that has to come with it."""
-        with urllib.request.urlopen(f"{self.address}/_stcore/host-config", timeout=60) as answer:
+        with urllib.request.urlopen(f"{self.address}/_stcore/health", timeout=60) as answer:
             given = [value.partition(";")[0] for value in answer.headers.get_all("Set-Cookie", [])]
         cookie = next((one for one in given if one.startswith("_streamlit_xsrf=")), "")
         return cookie, cookie.partition("=")[2]

@@ -66,8 +66,11 @@ def sample_fleet(root: Path, rows: int = 1_000_000, events: int = 20_000) -> Pat
 
 
 def walked(server: Server, readers: int, seconds: float, think: float = 0.0, pages: Sequence[str] = PAGES, runs: Sequence[str] = RUNS,
-           every: float = 15.0) -> Walk:
-    """Let readers walk for some time; each waits `think` seconds between two pages. The server is looked at before, and each `every` seconds."""
+           every: float = 15.0, visits: int = 1_000_000) -> Walk:
+    """Let readers walk for some time, or until each has made its visits; each waits `think` seconds between two pages.
+
+    The server is looked at before, and each `every` seconds.
+    """
     walk, end, numbers = Walk(), time.monotonic() + seconds, count()
     began = time.monotonic()
     done = threading.Event()
@@ -79,38 +82,40 @@ def walked(server: Server, readers: int, seconds: float, think: float = 0.0, pag
     watcher = threading.Thread(target=look, daemon=True)
     watcher.start()
     with ThreadPoolExecutor(readers) as pool:
-        for _ in pool.map(lambda number: _reader(server.address, number, numbers, end, think, pages, runs, walk), range(readers)):
-            pass
+        asked = [pool.submit(_reader, server.address, number, numbers, end, think, pages, runs, walk, visits) for number in range(readers)]
+        for one in asked:
+            one.result()
     done.set()
     watcher.join()
     walk.held.append((time.monotonic() - began, server.resident_bytes(), server.threads(), server.open_files()))
     return walk
 
 
-def visits(number: int, pages: Sequence[str], runs: Sequence[str]) -> Iterable[tuple[str, str]]:
+def visit(number: int, pages: Sequence[str], runs: Sequence[str]) -> Iterable[tuple[str, str]]:
     """The pages of one reader's visit: all of them, of one run, from a place of its own on."""
     first = number % len(pages)
     return [(page, runs[number % len(runs)]) for page in (*pages[first:], *pages[:first])]
 
 
-def _reader(address: str, number: int, numbers: count[int], end: float, think: float, pages: Sequence[str], runs: Sequence[str], walk: Walk) -> None:
+def _reader(address: str, number: int, numbers: count[int], end: float, think: float, pages: Sequence[str], runs: Sequence[str], walk: Walk,
+            most: int) -> None:
     """One visit after another until the time is up."""
     wait = threading.Event()
     wait.wait(think * number / 20)
     try:
-        while time.monotonic() < end:
+        for _ in range(most):
             with Session(address) as session:
                 walk.readers += 1
-                for page, run in visits(next(numbers), pages, runs):
+                for page, run in visit(next(numbers), pages, runs):
                     if time.monotonic() >= end:
                         return
-                    _visit(session, page, run, walk)
+                    _look(session, page, run, walk)
                     wait.wait(think)
     except Exception as error:
         walk.failures.append(f"reader {number}: {type(error).__name__}: {error}")
 
 
-def _visit(session: Session, page: str, run: str, walk: Walk) -> None:
+def _look(session: Session, page: str, run: str, walk: Walk) -> None:
     given = {} if page in OF_THE_LAKE else {"run": run}
     found = session.open("" if page == "start" else page, **given)
     wrong = found.faults + ([] if run.startswith("oom_") else found.errors)

@@ -145,14 +145,14 @@ def _kept(browser: Any, name: str, text: str, everything: bool) -> str:
     target, record = PICTURES / f"{name}.png", PICTURES / f"{name}.txt"
     picture = Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB").quantize(COLOURS)
     same = record.exists() and record.read_text(encoding="utf-8") == text
-    if same and not everything and target.exists() and _alike(picture, Image.open(target)):
+    if same and not everything and target.exists() and alike(picture, Image.open(target)):
         return f"{target.relative_to(ROOT)} as before"
     picture.save(target, optimize=True)
     record.write_text(text, encoding="utf-8")
     return f"{target.relative_to(ROOT)} {target.stat().st_size}"
 
 
-def _alike(one: Image.Image, other: Image.Image) -> bool:
+def alike(one: Image.Image, other: Image.Image) -> bool:
     """Whether two pictures of one size differ visibly in no more than a speck."""
     if one.size != other.size:
         return False

@@ -13,7 +13,7 @@ from app_pages._header import run_page
 from app_pages._origin import as_sum
 from app_pages._picture import picture
 from app_pages._shared import gib, safe, section
-from app_pages._table import opened, ticked
+from app_pages._table import ROWS, opened, ticked
 
 STAGES = 64
 
@@ -46,7 +46,7 @@ def _gaps(found: Overview, ledger: Ledger) -> None:
     section(f"Where the gap to the {against} {'total' if against == 'printed' else 'peak'} goes", "gap", "resident", "cached")
     top = fullest(ledger)[:STAGES]
     picture(gap_bars(top), "gap")
-    _rows(found, ledger.gaps[:2000])
+    _rows(found, ledger.gaps if len(ledger.gaps) <= ROWS else tuple(sorted(ledger.gaps, key=lambda one: -(one.max_allocated_bytes or 0))))
     for text in dict.fromkeys(f"{name.replace('_', ' ')}: {reason}" for one in ledger.gaps for name, reason in one.missing.items()):
         st.caption(safe(f"Not measurable, {text}"))
 

@@ -13,6 +13,7 @@ from analysis.rows import Overview
 from analysis.theory.arguments import native
 from analysis.verdict import size_text
 from app_pages._header import run_page
+from app_pages._kept import kept
 from app_pages._picture import picture
 from app_pages._shared import cursor, gib, safe, section, told_errors
 
@@ -81,7 +82,7 @@ def _answer(one: Plan) -> None:
 
 def _sensitivity(found: Overview) -> None:
     section("What each single change would save or cost on the fullest rank")
-    rows = sensitivities_of(cursor(), found)
+    rows = kept("single changes", found, lambda: sensitivities_of(cursor(), found))
     if any(row.saved_bytes for row in rows):
         picture(tornado(rows), "single-changes")
     st.dataframe([_row(row) for row in rows], hide_index=True, placeholder="-", key="sensitivity",
@@ -89,7 +90,7 @@ def _sensitivity(found: Overview) -> None:
 
 
 def _offload(found: Overview) -> None:
-    rows = offload_of(cursor(), found)
+    rows = kept("offload", found, lambda: offload_of(cursor(), found))
     if not rows:
         return
     section("What offload would move each step", "offload")

@@ -15,6 +15,7 @@ from analysis.step_levels import step_levels
 from analysis.verdict import size_text
 from app_pages._address import number
 from app_pages._header import run_page
+from app_pages._kept import kept
 from app_pages._picture import picture
 from app_pages._shared import cursor, gib, place, safe, section
 from app_pages._table import opened, size, table
@@ -71,7 +72,7 @@ def _fullest(found: Overview) -> None:
 
 def _heat(found: Overview) -> None:
     section("What was left, rank by step", "hard headroom", "soft headroom")
-    cells = step_heat(cursor(), found.run, found.run_index, found.ranks, RECORDS_TO_LOOK_AT)
+    cells = kept("heat", found, lambda: step_heat(cursor(), found.run, found.run_index, found.ranks, RECORDS_TO_LOOK_AT))
     if not cells:
         st.info("No step has a peak beside a known headroom: log memory every step and --log-device-memory-used.", icon=":material/grid_off:")
         return
@@ -84,10 +85,9 @@ def _loads(found: Overview) -> None:
     if reason := found.not_measurable.get("high_load_steps"):
         st.info(safe(reason), icon=":material/help:")
         return
-    st.dataframe([{"rank": one.rank, "rule": one.rule, "threshold": size(one.threshold_bytes), "median": size(one.median_bytes),
-                   "most": size(one.most_bytes), "high": len(one.steps), "of": one.of_steps,
-                   "steps": ", ".join(map(str, one.steps[:40])) + (" ..." if len(one.steps) > 40 else "")} for one in found.high_loads],
-                 hide_index=True, placeholder="-", key="loads")
+    table([{"rank": one.rank, "rule": one.rule, "threshold": size(one.threshold_bytes), "median": size(one.median_bytes),
+            "most": size(one.most_bytes), "high": len(one.steps), "of": one.of_steps,
+            "steps": ", ".join(map(str, one.steps[:40])) + (" ..." if len(one.steps) > 40 else "")} for one in found.high_loads], "loads")
 
 
 def _outlook(found: Overview) -> None:
@@ -101,9 +101,9 @@ def _outlook(found: Overview) -> None:
                             help=f"At most {FARTHEST} times the {seen} steps seen")
     ahead = outlook(found, int(steps))
     st.caption("If the next steps are like those seen: nothing drifts and nothing is changed. Bounds at 95 %.")
-    st.dataframe([{"rank": one.rank, "near the limit": _between(one.near_low, one.near_high), "dies, at most": _share(one.die_high),
-                   "a peak above all seen": _share(one.higher_peak), "not said, because": one.refused} for one in ahead.ranks],
-                 hide_index=True, placeholder="-", key="outlook")
+    table([{"rank": one.rank, "near the limit": _between(one.near_low, one.near_high), "dies, at most": _share(one.die_high),
+            "a peak above all seen": _share(one.higher_peak), "not said, because": one.refused}
+           for one in sorted(ahead.ranks, key=lambda one: -(one.near_high or 0))], "outlook")
     if ahead.tail:
         st.caption(safe(f"Tail of stage {ahead.tail_stage}: " + (ahead.tail.refused or
                    f"one step of a rank passes {size_text(ahead.tail.limit_bytes)} with chance {ahead.tail.low:.1e} to {ahead.tail.high:.1e}")))
@@ -139,11 +139,11 @@ def _risers(found: Overview) -> None:
         rises[one.rank] = rises.get(one.rank, 0) + one.rise_bytes
     shown = st.selectbox("Rank", sorted(rises, key=lambda rank: (-rises[rank], rank)), key="stairs",
                          help="The rank whose reserved memory rose most stands first")
-    levels = step_levels(cursor(), found.run, found.run_index, shown, RECORDS_TO_LOOK_AT)
+    levels = kept(f"levels of rank {shown}", found, lambda: step_levels(cursor(), found.run, found.run_index, shown, RECORDS_TO_LOOK_AT))
     picture(step_charts.staircase(levels, [one for one in found.risers if one.rank == shown]), "staircase")
     if len(rises) > 1:
         picture(step_charts.riser_dots(found.risers), "rises")
-    listed = found.risers[:2000]
+    listed = found.risers
     opened([{"rank": one.rank, "iteration": one.iteration, "rise, GiB": gib(one.rise_bytes), "kind": one.kind,
              "peak rose, GiB": gib(one.peak_rise_bytes), "coincided with": ", ".join(one.coincided),
              "read at": place(one.source)} for one in listed], "risers", "step", [f"{one.iteration}.{one.rank}" for one in listed],

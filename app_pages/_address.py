@@ -13,7 +13,11 @@ import streamlit as st
 
 from app_pages._shared import attempts, none_yet, safe
 
-OF_A_RUN = ("rank", "stage", "step", "phase", "loads", "device", "communicator", "finding", "reject", "term", "change")
+PLANNED = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "micro_batch_size",
+           "global_batch_size")
+"""Sizes that a plan changes."""
+
+OF_A_RUN = ("rank", "class", "stage", "step", "phase", "device", "communicator", "finding", "reject", *PLANNED, "recompute", "on", "set")
 """What means something in one run only."""
 
 
@@ -66,13 +70,15 @@ def known(name: str, options: Collection[str], what: str | None = None) -> None:
             _told(what or name, wanted)
 
 
-def number(name: str, low: int, high: int | None = None) -> None:
-    """The same of a widget for whole numbers."""
+def linked_number(name: str, low: int, high: int | None = None) -> int | None:
+    """The whole number that the link gives; null where it gives none, told where it cannot be one of these."""
     wanted = st.query_params.get(name)
     if wanted is None:
-        return
-    if not wanted.removeprefix("-").isdecimal() or int(wanted) < low or (high is not None and int(wanted) > high):
-        _told(name, wanted)
+        return None
+    if len(wanted) < 16 and wanted.removeprefix("-").isdecimal() and low <= int(wanted) and (high is None or int(wanted) <= high):
+        return int(wanted)
+    _told(name, wanted)
+    return None
 
 
 def place_of(name: str, options: Sequence[str]) -> int | None:
@@ -83,6 +89,7 @@ def place_of(name: str, options: Sequence[str]) -> int | None:
         return options.index(wanted)
     if linked is not None:
         _told(name, linked)
+        note(**{name: None})
     return None
 
 

@@ -14,10 +14,11 @@ from analysis.overview import overview
 from analysis.rows import Level, Overview, Rank
 from analysis.scope import RECORDS_TO_LOOK_AT
 from analysis.verdict import WORDS
-from app_pages._address import chosen_run, of_run
+from app_pages._address import chosen_run, note, of_run
 from app_pages._shared import _database, lake_root, lake_version, place, safe, told_errors
 from app_pages._table import size
 
+DEVICE_MEMORY = "device_memory"
 Colour = Literal["red", "orange", "green", "blue", "gray"]
 MARKS: dict[Level, tuple[str, Colour]] = {
     "oom": ("dangerous", "red"), "near": ("warning", "orange"), "clear": ("check_circle", "green"), "insufficient": ("hourglass_empty", "blue"),
@@ -43,9 +44,14 @@ def run_page(title: str) -> Overview:
 def chosen_overview() -> Overview:
     """The overview of the run, attempt and device memory chosen in the sidebar; ends the page where there is none."""
     run, run_index = chosen_run()
-    given = capacity()
+    capacity()
+    return overview_of(run, run_index)
+
+
+def overview_of(run: str, run_index: int) -> Overview:
+    """The overview of one attempt with the device memory of this session; ends the page where that is none."""
     with told_errors():
-        return _overview(lake_root(), lake_version(), run, run_index, given)
+        return _overview(lake_root(), lake_version(), run, run_index, st.session_state.get(DEVICE_MEMORY, ""))
     st.stop()
 
 
@@ -56,9 +62,16 @@ def capacity() -> str:
 
 
 def capacity_field() -> str:
-    """The field for it: in the sidebar of a run's pages, and among the settings; one value, held in the address."""
-    return st.text_input("Device memory", key="capacity", placeholder="from the artifacts", bind="query-params",
-                         help="A size such as 79.2GiB, or a device such as H100-80. It wins over what the artifacts say, on all pages.").strip()
+    """The field for it: in the sidebar of a run's pages, and among the settings; one value, held in the address.
+
+    It is kept here and not bound: a bound field gets its value back only after the first run on another page, which counts without it.
+    """
+    start = st.query_params.get("capacity", st.session_state.get(DEVICE_MEMORY, ""))
+    given = st.text_input("Device memory", start, key="capacity", placeholder="from the artifacts",
+                          help="A size such as 79.2GiB, or a device such as H100-80. It wins over what the artifacts say, on all pages.").strip()
+    st.session_state[DEVICE_MEMORY] = given
+    note(capacity=given or None)
+    return given
 
 
 def line(found: Overview) -> None:

@@ -49,7 +49,7 @@ def _chosen(names: Sequence[str]) -> tuple[str, str]:
     left, right = st.columns(2)
     before = left.selectbox("Before", names, index=_index(names, "before", min(1, len(names) - 1)))
     after = right.selectbox("After", names, index=_index(names, "after", 0))
-    if st.query_params.get("changed") and (st.query_params.get("before"), st.query_params.get("after")) != (before, after):
+    if (st.query_params.get("before", before), st.query_params.get("after", after)) != (before, after):
         note(changed=None)
     note(before=before, after=after)
     for column, name in ((left, before), (right, after)):

@@ -78,13 +78,13 @@ def _differences(ledger: Ledger) -> None:
 
 
 def _classes(ledger: Ledger) -> None:
-    with st.expander("Every class of every stage, in bytes", expanded="stage" in st.query_params):
+    with st.expander("Every class of every stage, in bytes", expanded="class" in st.query_params):
         names = list(dict.fromkeys(name for row in ledger.expected.stages.values() for name in (*row.classes, *row.peak_classes)))
         listed = [(stage, row, name) for stage, row in sorted(ledger.expected.stages.items())[:STAGES] for name in names
                   if row.classes.get(name) or row.peak_classes.get(name)]
         rows = [{"stage": stage, "class": name.replace("_", " "), "after a step": row.classes.get(name), "at the peak": row.peak_classes.get(name)}
                 for stage, row, name in listed]
-        picked = ticked(rows, "classes", "stage", [f"{stage}.{name}" for stage, _, name in listed],
+        picked = ticked(rows, "classes", "class", [f"{stage}.{name}" for stage, _, name in listed],
                         dict.fromkeys(("after a step", "at the peak"), "localized"))
         if picked is None:
             st.caption("Tick a row to see its stage as a sum.")

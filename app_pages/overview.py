@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import streamlit as st
@@ -10,13 +11,13 @@ import streamlit as st
 from analysis import charts
 from analysis.coverage import shown_ranks
 from analysis.heat import heat_measure
-from analysis.rows import Near, Overview, Rank, Stage
+from analysis.rows import Near, Overview, Rank, Source, Stage
 from analysis.verdict import size_text
 from app_pages._address import known, of_run
 from app_pages._findings import SEVERITY_ICONS, finding_names
 from app_pages._header import MARKS, chosen_overview, headroom_told, least_headroom
 from app_pages._origin import origin
-from app_pages._picture import picture
+from app_pages._picture import kept_rows, picture
 from app_pages._shared import gib, place, safe, section
 from app_pages._table import ROWS, opened, size, table
 
@@ -118,8 +119,15 @@ def _tables(found: Overview) -> None:
     ranks = found.ranks if len(found.ranks) <= ROWS else _closest_first(found.ranks)
     picked = opened(_shown([_rank(one, near.get(one.rank)) for one in ranks]), "ranks", "rank", [_who(one) for one in ranks],
                     [(one.source, one.peak_source) for one in ranks])
+    if len(ranks) <= ROWS:
+        kept_rows("ranks", lambda: [_exact(one) for one in ranks])
     if picked is not None and (judged := near.get(ranks[picked].rank)):
         st.caption(safe(f"{judged.near}: {judged.reason}"))
+
+
+def _exact(one: Rank) -> dict[str, Any]:
+    """A rank as a file holds it: sizes in bytes, the line it was read from as text."""
+    return {field.name: place(value) if isinstance(value := getattr(one, field.name), Source) else value for field in fields(one)}
 
 
 def _closest_first(ranks: Sequence[Rank]) -> list[Rank]:

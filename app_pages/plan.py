@@ -11,14 +11,14 @@ from analysis.plan_charts import plan_bars, tornado
 from analysis.planning import offload_of, plan_of, sensitivities_of
 from analysis.rows import Overview
 from analysis.theory.arguments import native
-from analysis.verdict import size_text
+from app_pages._address import PLANNED, linked_number, note, place_of
 from app_pages._header import run_page
 from app_pages._kept import kept
+from app_pages._origin import as_sum
 from app_pages._picture import picture
 from app_pages._shared import cursor, gib, safe, section, told_errors
+from app_pages._table import size, table, ticked
 
-SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "micro_batch_size",
-         "global_batch_size")
 RECOMPUTE: dict[str, dict[str, Any]] = {
     "as it is": {}, "none": {"recompute_granularity": None, "recompute_modules": None},
     "selective: core attention": {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]},
@@ -45,39 +45,49 @@ def show() -> None:
 
 
 def _asked(found: Overview) -> tuple[dict[str, Any], str]:
+    """The changes and another device, at first those of the address; fields of one run keep nothing of another's."""
     assert found.ledger is not None
-    args, changes = found.ledger.expected.args, {}
+    args, changes, scope = found.ledger.expected.args, {}, f"{found.run} {found.run_index}"
     columns = st.columns(3)
-    for at, name in enumerate(SIZES):
+    for at, name in enumerate(PLANNED):
         now = args.get(name)
         start = now if isinstance(now, int) and now > 0 else 1
-        given = columns[at % 3].number_input(name.replace("_", " "), min_value=1, value=start, step=1, key=name)
+        given = columns[at % 3].number_input(name.replace("_", " "), min_value=1, value=linked_number(name, 1) or start, key=f"{name} {scope}")
+        note(**{name: None if given == start else str(given)})
         if given != now and not (now is None and given == 1):
             changes[name] = int(given)
     left, middle, right = st.columns(3)
-    changes |= RECOMPUTE[left.selectbox("recompute", list(RECOMPUTE))]
-    device = middle.text_input("another device", placeholder="as it is", help="H200, B200, or a size such as 139.8GiB")
-    text = right.text_input("anything else", placeholder="decoder_last_pipeline_num_layers=7")
+    ways = list(RECOMPUTE)
+    way = left.selectbox("recompute", ways, index=place_of("recompute", ways) or 0, key=f"recompute {scope}")
+    device = middle.text_input("another device", st.query_params.get("on", ""), placeholder="as it is", key=f"on {scope}",
+                               help="H200, B200, or a size such as 139.8GiB").strip()
+    text = right.text_input("anything else", st.query_params.get("set", ""), placeholder="decoder_last_pipeline_num_layers=7", key=f"set {scope}")
+    note(recompute=None if way == ways[0] else way, on=device or None, set=text.strip() or None)
     for pair in text.split():
         name, mark, value = pair.partition("=")
         if mark:
             changes[name.lstrip("-").replace("-", "_")] = native(value)
-    return changes, device.strip()
+    return changes | RECOMPUTE[way], device
 
 
 def _answer(one: Plan) -> None:
     columns = st.columns(4)
-    columns[0].metric(f"Fullest stage {one.fullest_stage}", size_text(one.fullest_bytes), size_text(-one.saved_bytes) if one.saved_bytes else None,
+    columns[0].metric(f"Fullest stage {one.fullest_stage}", size(one.fullest_bytes), size(-one.saved_bytes) if one.saved_bytes else None,
                       delta_color="inverse")
-    columns[1].metric("Before", size_text(one.before_bytes))
+    columns[1].metric("Before", size(one.before_bytes))
     columns[2].metric("Verdict", one.fits)
     columns[3].metric("Micro-batches", one.microbatches)
-    st.caption(", ".join(f"{name.upper()} {size}" for name, size in one.sizes.items() if name != "world_size"))
+    st.caption(", ".join(f"{name.upper()} {count}" for name, count in one.sizes.items() if name != "world_size"))
     picture(plan_bars(one), "plan")
-    st.dataframe([{"stage": stage.stage, "peak, GiB": gib(stage.peak_bytes), "low, GiB": gib(stage.low_bytes), "high, GiB": gib(stage.high_bytes),
-                   "before, GiB": gib(stage.before_bytes), "saved, GiB": gib(stage.saved_bytes), "fits": stage.fits,
-                   "peaks at": stage.peak_instant.replace("_", " ")} for stage in one.stages], hide_index=True, placeholder="-", key="stages",
-                 column_config={f"{name}, GiB": st.column_config.NumberColumn(format="%.2f") for name in ("peak", "low", "high", "before", "saved")})
+    picked = ticked([{"stage": stage.stage, "peak, GiB": gib(stage.peak_bytes), "low, GiB": gib(stage.low_bytes), "high, GiB": gib(stage.high_bytes),
+                      "before, GiB": gib(stage.before_bytes), "saved, GiB": gib(stage.saved_bytes), "fits": stage.fits,
+                      "peaks at": stage.peak_instant.replace("_", " ")} for stage in one.stages], "stages", "stage",
+                    [str(stage.stage) for stage in one.stages])
+    if picked is None:
+        st.caption("Tick a stage to see its peak as a sum.")
+        return
+    stage = one.stages[picked]
+    as_sum(f"stage {stage.stage} at its peak", {**stage.classes, "the run's own difference": stage.residual_bytes}, stage.peak_bytes)
 
 
 def _sensitivity(found: Overview) -> None:
@@ -85,8 +95,7 @@ def _sensitivity(found: Overview) -> None:
     rows = kept("single changes", found, lambda: sensitivities_of(cursor(), found))
     if any(row.saved_bytes for row in rows):
         picture(tornado(rows), "single-changes")
-    st.dataframe([_row(row) for row in rows], hide_index=True, placeholder="-", key="sensitivity",
-                 column_config={"saves, GiB": st.column_config.NumberColumn(format="%.2f")})
+    table([_row(row) for row in rows], "sensitivity")
 
 
 def _offload(found: Overview) -> None:
@@ -96,10 +105,7 @@ def _offload(found: Overview) -> None:
     section("What offload would move each step", "offload")
     shown = [{"class": one.what, "stage": one.stage, "frees, GiB": gib(one.freed_bytes), "moves a step, GiB": gib(one.moved_bytes),
               "over": one.link, "seconds": one.seconds, "share of the step": one.share} for one in rows]
-    number = st.column_config.NumberColumn
-    formats = {name: number(format="%.2f") for name in ("frees, GiB", "moves a step, GiB", "seconds")}
-    formats["share of the step"] = number(format="percent")
-    st.dataframe(shown, hide_index=True, placeholder="-", key="offload", column_config=formats)
+    table(shown, "offload", {"seconds": "%.2f", "share of the step": "percent"})
     st.caption("A share above 100 % cannot hide behind the step; below it hides only where the work does not wait for it.")
 
 

@@ -39,7 +39,7 @@ def _sizes() -> None:
 
 def _theme() -> None:
     section("Light and dark")
-    st.caption("The app follows the browser. To choose: the menu \N{VERTICAL ELLIPSIS} at the top right, Settings, Theme.")
+    st.caption("The app follows the browser. The menu \N{VERTICAL ELLIPSIS} at the top right chooses: System, Light or Dark.")
 
 
 def _device_memory() -> None:

@@ -19,6 +19,8 @@ from analysis.snapshot.stored import Stored, from_lake, stored
 from analysis.snapshot.treemap import tiles
 from analysis.snapshot.view import Device, devices
 from analysis.verdict import size_text
+from app_pages._address import known, linked_number, note, recalled
+from app_pages._header import capacity, line, overview_of
 from app_pages._picture import picture
 from app_pages._shared import cursor, gib, lake_root, lake_version, safe, section, shown, told_errors
 
@@ -40,14 +42,19 @@ def show() -> None:
         st.page_link("app_pages/start.py", label="Bring a snapshot", icon=":material/upload_file:")
         return
     chosen = _chosen(found)
+    head = st.container()
     with told_errors():
-        device, capacity = _read(chosen), _capacity(chosen)
+        device, limit = _read(chosen), _capacity(chosen)
     _facts(chosen, device)
-    event = _timeline(device, capacity)
-    part = st.segmented_control("Part", _PARTS, default=_PARTS[0], required=True, label_visibility="collapsed", key="snapshot_part")
+    event = _timeline(device, limit)
+    known("snapshot_part", _PARTS, "part")
+    part = st.segmented_control("Part", _PARTS, default=_PARTS[0], required=True, label_visibility="collapsed", key="snapshot_part",
+                                bind="query-params")
     {"Lived then": lambda: _lived(device, event), "Allocator": lambda: _allocator(device, event), "Staircase": lambda: _staircase(device),
      "Out of memory": lambda: _ooms(device), "Too long alive": lambda: _long_lived(device),
      "Compare": lambda: _compare(chosen, device, found)}[str(part)]()
+    with head:  # last: the snapshot is what this page is opened for, and the run's other artifacts may take longer to read
+        line(overview_of(chosen.run, chosen.run_index))
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
@@ -75,17 +82,23 @@ def _device(root: str, version: str, artifact: str, device: int) -> Device:
 def _chosen(found: tuple[Stored, ...]) -> Stored:
     """The run, file and device of the sidebar; the link's where it names one."""
     runs = list(dict.fromkeys(one.run for one in found))
-    run = st.sidebar.selectbox("Run", runs, index=_index(runs, st.query_params.get("run", st.session_state.get("run"))))
+    run = st.sidebar.selectbox("Run", runs, index=_index(runs, "run", st.session_state.get("run")))
     labels = _labels([one for one in found if one.run == run])
     files = {label: artifact for artifact, label in labels.items()}
     names = list(files)
-    artifact = files[st.sidebar.selectbox("Snapshot", names, index=_index(names, st.query_params.get("snapshot")))]
+    if run != st.query_params.get("run", run):
+        note(snapshot=None, device=None, event=None)
+    artifact = files[st.sidebar.selectbox("Snapshot", names, index=_index(names, "snapshot", _of_rank(names)))]
     indices = [one.device for one in found if one.artifact == artifact]
-    wanted = st.query_params.get("device", "")
-    device = st.sidebar.selectbox("Device", indices, index=_index([str(one) for one in indices], wanted), disabled=len(indices) == 1)
+    if labels[artifact] != st.query_params.get("snapshot", labels[artifact]):
+        note(device=None, event=None)
+    device = st.sidebar.selectbox("Device", indices, index=_index([str(one) for one in indices], "device"), disabled=len(indices) == 1)
+    if str(device) != st.query_params.get("device", str(device)):
+        note(event=None)
     one = next(one for one in found if one.artifact == artifact and one.device == device)
-    st.session_state["run"] = run
-    st.query_params.from_dict({"run": run, "snapshot": labels[artifact], "device": str(device)})
+    if run != st.session_state.get("run"):
+        st.session_state["run"], st.session_state["attempt"] = run, str(one.run_index)
+    note(run=run, attempt=st.session_state.get("attempt"), snapshot=labels[artifact], device=str(device))
     return one
 
 
@@ -105,15 +118,22 @@ def _label(one: Stored, parts: int = 1) -> str:
     return name if one.rank is None else f"rank {one.rank}: {name}"
 
 
-def _index(options: list[str], wanted: str | None) -> int:
-    return options.index(wanted) if wanted in options else 0
+def _index(options: list[str], name: str, otherwise: str | None = None) -> int:
+    """Where the link's choice is, else another; told where the link's is not there."""
+    known(name, options)
+    wanted = st.query_params.get(name)
+    return next((options.index(one) for one in (wanted, otherwise) if one in options), 0)
+
+
+def _of_rank(names: Sequence[str]) -> str | None:
+    """The first snapshot of the rank that was chosen on another page."""
+    return next((name for name in names if name.startswith(f"rank {recalled('rank')}: ")), None)
 
 
 def _capacity(chosen: Stored) -> int | None:
     """What is given, else what the run's other artifacts tell of this rank, or of any; a snapshot tells none."""
-    given = st.sidebar.text_input("Device memory", key="capacity", placeholder="not in a snapshot", help="A size such as 79.2GiB, or H100-80.")
-    if given.strip():
-        return given_capacity(given.strip()).capacity_bytes
+    if given := capacity():
+        return given_capacity(given).capacity_bytes
     return _told_capacity(lake_root(), lake_version(), chosen.run, chosen.run_index, chosen.rank)
 
 
@@ -175,10 +195,20 @@ def _picked(device: Device, selection: Any, by_time: bool, start: int, stop: int
     kind = charts.RANGE if stretch != before[1] else charts.CLICK if click != before[0] else before[2]
     st.session_state["snapshot_picked"] = (click, stretch, kind)
     if stretch and (kind == charts.RANGE or click is None):
-        return device.highest(*(device.event_at(float(end)) if by_time else int(end) for end in stretch))
+        return _noted(device.highest(*(device.event_at(float(end)) if by_time else int(end) for end in stretch)))
     if click is not None:
-        return max(-1, min(int(click), len(device.trace.events) - 1))
+        return _noted(max(-1, min(int(click), len(device.trace.events) - 1)))
+    linked = linked_number("event", -1, len(device.trace.events) - 1)
+    if linked is not None and start <= linked <= stop:
+        return linked
+    note(event=None)
     return device.peak.event if start <= device.peak.event <= stop else device.highest(start, stop)
+
+
+def _noted(event: int) -> int:
+    """The instant, kept in the address."""
+    note(event=str(event))
+    return event
 
 
 def _lived(device: Device, event: int) -> None:

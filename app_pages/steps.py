@@ -13,7 +13,7 @@ from analysis.scope import RECORDS_TO_LOOK_AT
 from analysis.step_heat import step_heat
 from analysis.step_levels import step_levels
 from analysis.verdict import size_text
-from app_pages._address import number
+from app_pages._address import linked_number
 from app_pages._header import run_page
 from app_pages._kept import kept
 from app_pages._picture import picture
@@ -96,7 +96,7 @@ def _outlook(found: Overview) -> None:
     if not seen:
         st.info("No step's own peak is known: nothing can be said of the next.", icon=":material/help:")
         return
-    number("ahead", 1, FARTHEST * seen)
+    linked_number("ahead", 1, FARTHEST * seen)
     steps = st.number_input("Steps ahead", 1, FARTHEST * seen, seen, key="ahead", bind="query-params",
                             help=f"At most {FARTHEST} times the {seen} steps seen")
     ahead = outlook(found, int(steps))

@@ -97,13 +97,6 @@ def test_stages_say_what_they_hold(app: AppTest, tmp_path: Path, rows: dict[str,
     assert "First stage, peak allocated: 4.00 GiB (20.0%) above the median of 2 middle stages" in words(app)
 
 
-def test_bytes_are_exact_on_demand(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
-    lake_with(tmp_path / "lake", rows)
-    on_page(app, "overview").toggle[0].set_value(True).run()
-    assert not app.exception
-    assert app.dataframe[0].value["peak allocated"][0] == 24 * 2**30
-
-
 def test_given_device_memory_gives_headroom_and_a_wrong_one_is_told(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
     lake_with(tmp_path / "lake", {**rows, "oom_events": []})
     on_page(app, "overview").text_input(key="capacity").set_value("40GiB").run()

@@ -23,7 +23,8 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.sync.client import ClientConnection, connect
 
-SECONDS = 120.0
+SECONDS = 600.0
+"""The longest wait for one page: of twenty readers at once on a busy machine, the last one's first."""
 _TEXTS = {"markdown": "body", "text": "body", "alert": "body", "heading": "body", "code": "code_text", "metric": "body", "page_link": "label",
           "button": "label", "exception": "message"}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest.pipeline import ingest
 from tests.load.server import Server, served
 from tests.load.session import Session
 from tests.load.walking import LARGEST, RUNS, Walk, sample_fleet, walked
@@ -21,6 +22,7 @@ from tests.load.walking import LARGEST, RUNS, Walk, sample_fleet, walked
 READERS = 20
 THINK_SECONDS = 2.0
 MINUTES = float(os.environ.get("HBMLEDGER_LOAD_MINUTES", "15"))
+COMMITS = 40
 GROWTH_BYTES = 200 * 2**20
 """What memory may rise above the most of the warm-up: the caches are bounded by number, and larger things may take the place of small ones."""
 
@@ -79,16 +81,15 @@ def test_readers_that_break_off_leave_the_server_whole(lake: Path, tmp_path: Pat
 
 
 def test_a_commit_to_the_lake_keeps_one_database_open(lake: Path, tmp_path: Path) -> None:
-    """Every commit is another version of the lake: what was opened for the one before is let go."""
-    from ingest.pipeline import ingest
-
+    """Every commit is another version of the lake: what was opened for the one before is let go. A database kept has a thread of its own at
+    least; those of the table format come and go by themselves, so that the least of the last ten is compared with the most of the first ten."""
+    held: list[tuple[int, int]] = []
     with served(lake, tmp_path) as server, Session(server.address) as session:
-        held = []
-        for number in range(12):
+        for number in range(COMMITS):
             (tmp_path / f"grown{number}").mkdir()
             (tmp_path / f"grown{number}" / "memory_stats_rank0.jsonl").write_text('{"rank": 0, "stats": {"allocated_bytes.all.peak": 1048576}}\n')
             ingest([tmp_path / f"grown{number}"], lake)
-            assert session.open("overview", run=f"grown{number}").faults == []
+            assert session.open().faults == []
             held.append((server.threads(), server.open_files()))
-        assert held[-1][0] <= held[2][0] + 4
-        assert held[-1][1] <= held[2][1] + 8
+    for first, last in zip(map(max, zip(*held[:10], strict=True)), map(min, zip(*held[-10:], strict=True)), strict=True):
+        assert last <= first + 4

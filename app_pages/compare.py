@@ -45,10 +45,13 @@ def show() -> None:
 
 
 def _chosen(names: Sequence[str]) -> tuple[str, str]:
-    """The two attempts, in the address of the page so that a link keeps them."""
+    """The two attempts, in the address of the page so that a link keeps them; the run looked at last beside the one read before it at first."""
     left, right = st.columns(2)
-    before = left.selectbox("Before", names, index=_index(names, "before", min(1, len(names) - 1)))
-    after = right.selectbox("After", names, index=_index(names, "after", 0))
+    looked_at = f"{st.session_state.get('run')}#{st.session_state.get('attempt')}"
+    newer = names.index(looked_at) if looked_at in names else 0
+    older = newer + 1 if newer + 1 < len(names) else max(0, newer - 1)
+    before = left.selectbox("Before", names, index=_index(names, "before", older))
+    after = right.selectbox("After", names, index=_index(names, "after", newer))
     if (st.query_params.get("before", before), st.query_params.get("after", after)) != (before, after):
         note(changed=None)
     note(before=before, after=after)

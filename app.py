@@ -13,6 +13,8 @@ if __name__ == "__main__":
     from app_pages._sign_in import require
 
     st.set_page_config(page_title="HBM Ledger", page_icon=str(Path(__file__).with_name("app_pages") / "icon.svg"), layout="wide")
+    # Streamlit writes white on any primary colour, the light one of the dark theme too.
+    st.html("<style>[data-testid^=stBaseButton-primary] p {color: light-dark(white, #0d1b26)}</style>")
     require()
     page = st.navigation({
         "": [st.Page("app_pages/start.py", title="Start", icon=":material/upload_file:", default=True)],

@@ -33,8 +33,7 @@ def chosen_run() -> tuple[str, int]:
     labels = [str(one) for one in sorted(row["run_index"] for row in found if row["run"] == run)]
     wanted = st.query_params.get("attempt") if linked in (run, None) else None
     last = st.session_state.get("attempt") if run == st.session_state.get("run") else None
-    attempt = st.sidebar.selectbox("Attempt", labels, index=_index(labels, wanted or last, "attempt", wanted is not None, default=-1),
-                                   disabled=len(labels) == 1)
+    attempt = st.sidebar.selectbox("Attempt", labels, index=_index(labels, wanted or last, "attempt", wanted is not None, default=-1))
     if linked not in (None, run) or wanted not in (None, attempt):
         forget()
     st.session_state["run"], st.session_state["attempt"] = run, attempt

@@ -92,7 +92,7 @@ def _chosen(found: tuple[Stored, ...]) -> Stored:
     indices = [one.device for one in found if one.artifact == artifact]
     if labels[artifact] != st.query_params.get("snapshot", labels[artifact]):
         note(device=None, event=None)
-    device = st.sidebar.selectbox("Device", indices, index=_index([str(one) for one in indices], "device"), disabled=len(indices) == 1)
+    device = st.sidebar.selectbox("Device", indices, index=_index([str(one) for one in indices], "device"))
     if str(device) != st.query_params.get("device", str(device)):
         note(event=None)
     one = next(one for one in found if one.artifact == artifact and one.device == device)

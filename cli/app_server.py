@@ -23,7 +23,7 @@ OPTIONS: dict[str, str | int | bool] = {
     "server.fileWatcherType": "none", "server.showEmailPrompt": False, "runner.magicEnabled": False,
     "browser.gatherUsageStats": False, "client.showErrorDetails": "none",
     "client.toolbarMode": "viewer", "theme.metricValueFontSize": "1.35rem",
-    "theme.baseFontSize": 14, "theme.baseRadius": "small", "theme.light.primaryColor": "#1f5f8b",
+    "theme.baseFontSize": 14, "theme.baseRadius": "small", "theme.light.primaryColor": "#1f5f8b", "theme.light.textColor": "#131210",
     "theme.dark.primaryColor": "#7fb8dd",
 }
 """What `.streamlit/config.toml` says, by Streamlit's flat names."""

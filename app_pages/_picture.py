@@ -50,7 +50,8 @@ export default function ({ data, parentElement }) {
     paper.setAttribute("fill", getComputedStyle(parentElement.host ?? parentElement).getPropertyValue("--st-background-color") || "#ffffff");
     copy.prepend(paper);
     copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-    return new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" });
+    const text = new XMLSerializer().serializeToString(copy).replace(/url\((?:&quot;)?[^"]*?#([\w-]+)(?:&quot;)?\)/g, "url(#$1)");
+    return new Blob([text], { type: "image/svg+xml" });
   };
   const painted = (svg, blob) => {
     const image = new Image();

@@ -11,7 +11,7 @@ from analysis.fleet_answers import RUNS_SHOWN, VERDICTS, Filters, Fleet, History
 from analysis.fleet_charts import error_bars, near_bars, ratio_boxes
 from analysis.verdict import WORDS
 from app_pages._address import known, of_run
-from app_pages._picture import picture
+from app_pages._picture import kept_rows, picture
 from app_pages._shared import cursor, gib, lake_root, lake_version, none_yet, safe, section, told_errors
 from app_pages._table import table
 
@@ -142,6 +142,7 @@ def _table(key: str, rows: Sequence[Row], shown: Callable[[Row], dict[str, Any]]
     """A table whose ticked row leads to its run; the row ticked."""
     chosen = table([shown(row) for row in rows], key, on_select="rerun", selection_mode="single-row")
     picked = chosen.selection.rows
+    kept_rows(f"fleet-{key}", lambda: rows)
     if not picked or picked[0] >= len(rows):
         st.caption("Tick a row to open its run.")
         return None

@@ -14,7 +14,7 @@ from analysis.heat import heat_measure
 from analysis.rows import Near, Overview, Rank, Source, Stage
 from analysis.verdict import size_text
 from app_pages._address import known, of_run
-from app_pages._findings import SEVERITY_ICONS, finding_names
+from app_pages._findings import worst
 from app_pages._header import MARKS, chosen_overview, headroom_told, least_headroom
 from app_pages._origin import origin
 from app_pages._picture import kept_rows, picture
@@ -37,7 +37,7 @@ def show() -> None:
     icon, colour = MARKS[found.verdict.level]
     _BOXES[colour](f"**{safe(found.verdict.sentence)}**", icon=f":material/{icon}:")
     _evidence(found)
-    _findings(found)
+    worst(found, FINDINGS)
     _facts(found)
     _pictures(found)
     _tables(found)
@@ -59,18 +59,6 @@ def _evidence(found: Overview) -> None:
                 origin(source)
     if found.ranks and all(one.capacity_bytes is None for one in found.ranks):
         st.caption("No artifact tells how much memory the devices have: give it in the sidebar to see headroom.")
-
-
-def _findings(found: Overview) -> None:
-    """The worst findings, each a link to its lines and to what to try."""
-    for name, one in list(zip(finding_names(found), found.findings, strict=True))[:FINDINGS]:
-        text, link = st.columns((7, 1), vertical_alignment="top", gap="small")
-        text.markdown(f"{SEVERITY_ICONS[one.severity]} {safe(one.sentence)}")
-        link.page_link("app_pages/findings.py", label="Open finding", icon="", help="Its lines, and what to try",
-                       query_params=of_run(found.run, found.run_index, finding=name))
-    if len(found.findings) > FINDINGS:
-        st.page_link("app_pages/findings.py", label=f"All {len(found.findings)} findings", icon=":material/checklist:",
-                     query_params=of_run(found.run, found.run_index))
 
 
 def _facts(found: Overview) -> None:

@@ -1,54 +1,48 @@
-"""The pages that docs/pictures show say what they said when the pictures were taken: words only, because pixels differ from browser to browser."""
+"""A picture is kept from a real browser, as PNG and as SVG, with its data: files that open elsewhere, and nothing asked of anybody."""
 
 from __future__ import annotations
 
-import re
+import struct
 from pathlib import Path
+from xml.etree import ElementTree
 
+import pyarrow.parquet as pq
 import pytest
 
-from docs.make_pictures import PICTURES, REPORT, SHOTS, Shot, reported, shown
-from tests.browser.driving import NEEDS_BROWSER
+from tests.browser.driving import NEEDS_BROWSER, drawn, waited
 from tests.browser.visiting import Visitor
-from tests.conftest import ROOT
 
 pytestmark = [*NEEDS_BROWSER, pytest.mark.xdist_group("samples in a browser")]
-REDRAW = "the pictures are older than the pages: run `python -m docs.make_pictures`"
+_HOST = "[...document.querySelectorAll('*')].find(one => one.shadowRoot && one.shadowRoot.querySelector('button[data-as]'))"
 
 
-def recorded(name: str) -> list[str]:
-    """The words that stand beside a picture."""
-    return (PICTURES / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+def test_a_picture_and_its_data_are_kept(visitor: Visitor, tmp_path: Path) -> None:
+    browser = visitor.browser
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
 
+    def kept(name: str) -> bytes:
+        path = tmp_path / name
+        waited(path.is_file, f"{name} is kept")
+        return path.read_bytes()
 
-@pytest.fixture(scope="module", autouse=True)
-def _anew(visitor: Visitor) -> None:
-    """Whatever other tests chose on these pages is forgotten: the next page is loaded, not turned to."""
-    visitor.run = None
+    visitor.open("overview", run="moe_16ranks")
+    drawn(browser, 3)
+    browser.find_element("css selector", ".st-key-picture-ranks-by-stage [data-testid=stPopover] button").click()
+    waited(lambda: browser.execute_script(f"return Boolean({_HOST})"), "the box to keep a picture is open")
+    for kind in ("svg", "png"):
+        browser.execute_script(f"{_HOST}.shadowRoot.querySelector('button[data-as={kind}]').click()")
+    svg, png = kept("ranks-by-stage.svg").decode(), kept("ranks-by-stage.png")
+    assert {"12", "15", "25.3", "soft headroom, GiB"} - set(ElementTree.fromstring(svg).itertext()) == {"12"}
+    assert "127.0.0.1" not in svg
+    width, height = struct.unpack(">II", png[16:24])
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    assert width > 600 < 4 * height
 
-
-@pytest.mark.parametrize("shot", [shot for shot in SHOTS if shot.width > 500], ids=lambda shot: shot.name)
-def test_a_picture_s_page_says_what_it_said(shot: Shot, visitor: Visitor) -> None:
-    assert shown(visitor, shot).splitlines() == recorded(shot.name), REDRAW
-
-
-def test_a_narrow_window_shows_the_same_words() -> None:
-    assert recorded("overview_narrow") == recorded("overview_moe"), REDRAW
-
-
-def test_the_report_says_what_it_said(visitor: Visitor, samples: Path, tmp_path: Path) -> None:
-    visitor.run = None
-    assert reported(visitor.browser, samples, tmp_path).splitlines() == recorded(REPORT), REDRAW
-
-
-def test_each_picture_is_shown_in_the_documentation_and_has_its_words() -> None:
-    text = "".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
-    names = {REPORT, *(shot.name for shot in SHOTS)}
-    assert {path.stem for path in PICTURES.glob("*.png")} == names == {path.stem for path in PICTURES.glob("*.txt")}
-    assert set(re.findall(r"pictures/(\w+)\.png", text)) == names
-
-
-def test_no_record_holds_a_place_of_this_machine_or_a_time() -> None:
-    told = "".join((PICTURES / f"{name}.txt").read_text(encoding="utf-8") for name in {REPORT, *(shot.name for shot in SHOTS)})
-    assert str(ROOT) not in told
-    assert re.findall(r"/tmp/\S*|127\.0\.0\.1:\d+", told) == []
+    for kind in ("CSV", "Parquet"):
+        button = f"//*[@data-testid='stPopoverBody']//button[normalize-space()='{kind}']"
+        waited(lambda button=button: browser.find_elements("xpath", button), kind)[0].click()
+    assert kept("ranks-by-stage.csv").decode().splitlines()[0] == "stage,who,of,seen,bytes"
+    rows = pq.read_table(waited(lambda: next(iter(tmp_path.glob("*.parquet")), None), "the rows are kept")).to_pylist()
+    assert [row["who"] for row in rows if not row["seen"]] == ["12"]
+    assert min(row["bytes"] for row in rows if row["seen"]) == 471860
+    visitor.in_order()

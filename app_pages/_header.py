@@ -51,8 +51,13 @@ def chosen_overview() -> Overview:
 def overview_of(run: str, run_index: int) -> Overview:
     """The overview of one attempt with the device memory of this session; ends the page where that is none."""
     with told_errors():
-        return _overview(lake_root(), lake_version(), run, run_index, st.session_state.get(DEVICE_MEMORY, ""))
+        return read_overview(run, run_index)
     st.stop()
+
+
+def read_overview(run: str, run_index: int) -> Overview:
+    """The same; raises LedgerError where the device memory is none."""
+    return _overview(lake_root(), lake_version(), run, run_index, st.session_state.get(DEVICE_MEMORY, ""))
 
 
 def capacity() -> str:

@@ -131,7 +131,7 @@ def safe(text: str) -> str:
 
 def section(text: str, *words: str) -> None:
     """A small heading inside a page, with the meaning of these words of the glossary beside it; all are ours, never a file's."""
-    st.markdown(f"##### {text}", help=told(*words) if words else None)
+    st.markdown(f"### {text}", help=told(*words) if words else None)
 
 
 def shown(path: str) -> str:

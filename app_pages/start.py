@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from typing import Any
 import streamlit as st
 
 from analysis.verdict import size_text
+from app_pages._findings import worst
+from app_pages._header import line, read_overview
 from app_pages._lakes import SHARED, look_at, target
 from app_pages._shared import SERVER_ROOT, attempts, run_names, safe, section, shown, told_errors
 from app_pages._upload import Folder, Job, free_name, spool, under_root
+from ingest.errors import LedgerError
 from ingest.lake import default_root
 from ingest.workers import warm
 
@@ -164,6 +168,19 @@ def _ended(job: Job) -> None:
         st.page_link("app_pages/overview.py", label=f"Open {safe(run)}", icon=":material/grid_view:", query_params={"run": run})
         if summary.rows.get("snapshots"):
             st.page_link("app_pages/snapshot.py", label=f"Snapshots of {safe(run)}", icon=":material/photo_camera:", query_params={"run": run})
+    if len(summary.runs) == 1:
+        _lead(summary.runs[0])
+
+
+def _lead(run: str) -> None:
+    """Where one run came in: its verdict and its worst finding at once, so that the cause is one click away."""
+    last = max((row["run_index"] for row in attempts() if row["run"] == run), default=None)
+    if last is None:
+        return
+    with suppress(LedgerError), st.container(border=True):
+        found = read_overview(run, last)
+        line(found)
+        worst(found, 1)
 
 
 def _counts(summary: Any) -> str:

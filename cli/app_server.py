@@ -23,8 +23,8 @@ OPTIONS: dict[str, str | int | bool] = {
     "server.fileWatcherType": "none", "server.showEmailPrompt": False, "runner.magicEnabled": False,
     "browser.gatherUsageStats": False, "client.showErrorDetails": "none",
     "client.toolbarMode": "viewer", "theme.metricValueFontSize": "1.35rem",
-    "theme.baseFontSize": 14, "theme.baseRadius": "small", "theme.light.primaryColor": "#1f5f8b", "theme.light.textColor": "#131210",
-    "theme.dark.primaryColor": "#7fb8dd",
+    "theme.baseFontSize": 14, "theme.baseRadius": "small", "theme.headingFontSizes": '["2.1rem", "2.1rem", "1.25rem"]',
+    "theme.light.primaryColor": "#1f5f8b", "theme.light.textColor": "#131210", "theme.dark.primaryColor": "#7fb8dd",
 }
 """What `.streamlit/config.toml` says, by Streamlit's flat names."""
 

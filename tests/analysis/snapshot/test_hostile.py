@@ -52,7 +52,7 @@ def absurd(seed: int) -> SnapshotColumns:
         actions=(*ACTIONS, "annotate", "weird"), states=(*STATES, "active_new"), settings=pick(SETTINGS))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(10, 200))])
 def test_absurd_columns_are_answered(seed: int) -> None:
     found = devices(from_columns(absurd(seed)))
     assert json.dumps(as_json(found))

@@ -85,10 +85,12 @@ def test_the_layout_moves_as_one_and_stages_pair_by_their_part():
 
 
 def test_what_alone_would_be_refused_says_why():
-    found = diff(made(), made({"hidden_size": 64, "num_attention_heads": 8}))
-    refused = [one for one in found.changes if one.explains_bytes is None and one.kind == "argument"]
-    assert all(one.reason.startswith("alone it would be refused: ") for one in refused)
-    assert found.explained.together_bytes is not None
+    """Micro-batches of 3 on 2 data-parallel ranks fit a global batch of 48, not the 16 of before."""
+    found = diff(made({"global_batch_size": 16}), made({"global_batch_size": 48, "micro_batch_size": 3}))
+    (refused,) = (one for one in found.changes if one.explains_bytes is None)
+    assert refused.name == "micro_batch_size"
+    assert refused.reason == "alone it would be refused: global_batch_size 16 is no multiple of micro_batch_size 3 x data-parallel size 2"
+    assert found.explained.together_bytes > 0
 
 
 def test_without_arguments_and_memory_nothing_can_be_compared():

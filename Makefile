@@ -12,6 +12,7 @@ VENV   ?= .venv
 PORT   ?= 8501
 LAKE   ?= lake_demo
 JOBS   ?= 2
+AXE    ?= 4.14.1
 RUNS   := $(sort $(patsubst %/,%,$(dir $(wildcard sample_data/*/*.log))))
 
 BIN    := $(VENV)/bin
@@ -38,6 +39,7 @@ $(RUN):
 $(DEV):
 	@$(call venv)
 	@$(call install,.[dev])
+	@$(axe)
 	@touch $(RUN) $@
 
 define venv
@@ -53,6 +55,13 @@ echo "installing $(1) into $(VENV)"; \
 if [ -n "$(UV)" ]; then "$(UV)" pip install --quiet --python $(BIN)/python -c constraints.txt -e "$(1)"; \
 else $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --upgrade >/dev/null; \
   $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$(1)"; fi
+endef
+
+define axe
+if command -v npm >/dev/null 2>&1; then echo "installing axe-core $(AXE) into $(VENV)"; \
+  npm install --silent --no-save --no-audit --no-fund --ignore-scripts --fetch-retries=1 --fetch-timeout=30000 --prefix $(VENV)/axe axe-core@$(AXE) \
+    >/dev/null 2>&1 || echo "axe-core could not be installed: the accessibility tests will say that they were skipped"; \
+else echo "no npm here: the accessibility tests will say that they were skipped"; fi
 endef
 
 demo: $(RUN)

@@ -24,7 +24,7 @@ RUNS = ("dense_7b5_pp2", "moe_16ranks", "oom_run")
 CASES: dict[str, Any] = json.loads((TRUTH / "oom_cases.json").read_text())
 LOGS = {"dense_7b5_pp2": "dense_7b5_pp2/train.log", "moe_16ranks": "moe_16ranks/rank_0.log"}
 LEVELS = ("stable", "occasional", "insufficient", "undetermined", "clear")
-_PRINTED = re.compile(r"weight and optimizer=(\S+) MB, activation=(\S+) MB")
+PRINTED = re.compile(r"weight and optimizer=(\S+) MB, activation=(\S+) MB")
 
 
 class Facts(NamedTuple):
@@ -91,7 +91,7 @@ def _steps(told: Any, run: str) -> Facts:
 
 
 def _theory(told: Any, run: str) -> Facts:
-    printed = _PRINTED.findall((ROOT / "sample_data" / LOGS.get(run, f"{run}/train.log")).read_text())
+    printed = PRINTED.findall((ROOT / "sample_data" / LOGS.get(run, f"{run}/train.log")).read_text())
     terms = told["branch"]["terms"]
     return Facts((told["branch"]["branch"], *(f"= {figure} MB" for figure in (printed[-1] if printed and terms else ()))),
                  tuple(number_cell(one["bytes"]) for one in terms[:3]) + tuple(gib_cell(one["bytes"]) for one in told["branch"]["left_out"]))

@@ -29,7 +29,8 @@ return window.ends;
 _RESTS = """
 const app = document.querySelector('[data-testid=stApp]');
 return app !== null && app.dataset.testScriptState === 'notRunning' && app.dataset.testConnectionState === 'CONNECTED'
-    && document.querySelector('[data-testid=stMain] :is(h1, h2)') !== null && !document.querySelector('[data-stale=true], [data-testid=stSpinner]');
+    && document.querySelector('[data-testid=stMain] :is(h1, h2)') !== null
+    && !document.querySelector('[data-stale=true], [data-testid=stSpinner], [data-testid=stSkeleton]');
 """
 _LINK = """
 const link = [...document.querySelectorAll('a')].find(one => one.pathname === arguments[0] && !one.search && one.getClientRects().length);
@@ -37,7 +38,25 @@ if (link) { link.click(); }
 return Boolean(link);
 """
 _CELLS = """
+for (const one of document.querySelectorAll('[data-testid=stDataFrame] .dvn-scroller')) {
+    one.scrollTo(arguments[0] % 2 ? one.scrollWidth : 0, arguments[0] % 4 > 1 ? one.scrollHeight : 0);
+}
 return [...document.querySelectorAll('[data-testid=stDataFrame] table [role=gridcell], [data-testid=stTable] td')].map(one => one.textContent);
+"""
+_NAMED = """
+const words = arguments[0], shown = one => one.getClientRects().length > 0;
+const said = one => (one.innerText || '').split('\\n').map(line => line.trim()).filter(Boolean).pop() || one.getAttribute('aria-label');
+const target = [...document.querySelectorAll('[role=option], a, button')].find(one => shown(one) && said(one) === words);
+if (target) { return {target, at: null, opens: false}; }
+const label = [...document.querySelectorAll('label')].find(one => shown(one) && said(one) === words);
+const field = label && label.parentElement.querySelector('input, textarea');
+if (field) { return {target: field, at: null, opens: true}; }
+const cell = [...document.querySelectorAll('[data-testid=stDataFrame] [role=gridcell]')].find(one => one.textContent === words);
+if (!cell) { return null; }
+const frame = cell.closest('[data-testid=stDataFrame]'), scroller = frame.querySelector('.dvn-scroller');
+const rows = Number(cell.closest('table').getAttribute('aria-rowcount')), row = Number(cell.closest('tr').getAttribute('aria-rowindex'));
+const height = scroller.scrollHeight / rows, box = scroller.getBoundingClientRect();
+return {target: scroller, at: [18 - box.width / 2, height * (row - 0.5) - scroller.scrollTop - box.height / 2], opens: false};
 """
 
 
@@ -79,6 +98,37 @@ class Visitor:
                f"something follows the click on {words!r}")
         self.rest()
 
+    def pick(self, words: str, typed: str = "") -> None:
+        """One click on the link, button, option, field or row of a table that has exactly these words, what is typed there, and what follows."""
+        from selenium.webdriver.common.action_chains import ActionChains
+        from selenium.webdriver.common.keys import Keys
+
+        before = self.browser.execute_script(_WATCH)
+        found = waited(lambda: self._named(words), f"something named {words!r} on {self.browser.current_url}")
+        hand = ActionChains(self.browser)
+        if found["at"]:
+            hand.move_to_element_with_offset(found["target"], *found["at"]).click()
+        else:
+            hand.move_to_element(found["target"]).click()
+        if typed:
+            hand.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys(typed, Keys.ENTER)
+        hand.perform()
+        if typed or not found["opens"]:
+            waited(lambda: self.browser.execute_script(_WATCH) > before, f"something follows the click on {words!r}")
+            self.rest()
+
+    def _named(self, words: str) -> Any:
+        for corner in range(4):
+            if found := self.browser.execute_script(_NAMED, words):
+                return found
+            self.browser.execute_script(_CELLS, corner)
+        return None
+
+    def arrive(self, page: str) -> None:
+        """Wait until a page that a click leads to by way of another is there."""
+        waited(lambda: self.browser.execute_script("return location.pathname") == path_of(page), f"the page {page}")
+        self.rest()
+
     def rest(self) -> None:
         """Wait until the script has ended and nothing on the page is older than it."""
         waited(lambda: self.browser.execute_script(_RESTS), f"{self.browser.current_url} comes to rest")
@@ -86,19 +136,19 @@ class Visitor:
     def shows(self, *words: str, cells: tuple[str, ...] = ()) -> None:
         """Wait until the page's text has all the words, and its tables all the cells."""
         self._words(words)
-        if cells:
-            missing: list[str] = []
+        seen: set[str] = set()
 
-            def there() -> bool:
-                shown = set(self.browser.execute_script(_CELLS))
-                missing[:] = [cell for cell in cells if cell not in shown]
-                return not missing
+        def there() -> bool:
+            for corner in range(4):
+                seen.update(self.browser.execute_script(_CELLS, corner))
+                if seen.issuperset(cells):
+                    return True
+            return False
 
-            try:
-                waited(there, "the tables show their cells")
-            except AssertionError:
-                raise AssertionError(f"not in a table of {self.browser.current_url}: {missing}; "
-                                     f"there are: {self.browser.execute_script(_CELLS)}") from None
+        try:
+            waited(there, "the tables show their cells")
+        except AssertionError:
+            raise AssertionError(f"not in a table of {self.browser.current_url}: {set(cells) - seen}; there are: {sorted(seen)}") from None
 
     def _words(self, words: tuple[str, ...]) -> None:
         missing: list[str] = []

@@ -9,7 +9,7 @@ import streamlit as st
 
 from analysis.findings.model import SEVERITIES, Finding
 from analysis.rows import Overview
-from app_pages._address import known, of_run, place_of
+from app_pages._address import known, note, place_of
 from app_pages._findings import SEVERITY_ICONS, finding_names
 from app_pages._header import run_page
 from app_pages._origin import origin
@@ -29,7 +29,7 @@ def show() -> None:
     at = place_of("finding", names)
     if at is not None:
         _finding(found.findings[at], names[at], opened=True)
-        st.page_link("app_pages/findings.py", label="All findings", icon=":material/checklist:", query_params=of_run(found.run, found.run_index))
+        st.button(f"All {len(names)} findings", icon=":material/checklist:", on_click=note, kwargs={"finding": None})
         return
     chosen = _severities(found)
     for name, one in zip(names, found.findings, strict=True):

@@ -171,7 +171,8 @@ def _timeline(device: Device, capacity: int | None) -> int:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         start, stop = st.slider("Events shown", 0, last, (0, last), key=f"events{device.trace.device}{last}") if last else (0, 0)
         start = -1 if start == 0 else start
-        by_time = st.toggle("By time", help="Milliseconds in place of events", disabled=device.trace.events.time_us is None)
+        by_time = st.toggle("By time", help="Milliseconds in place of events", disabled=device.trace.events.time_us is None, key="by_time",
+                            bind="query-params")
     times = device.trace.events.time_us if by_time else None
     chart = charts.timeline_chart(device.timeline(start, stop), device.peak, capacity, times)
     picked = picture(chart, "timeline", on_select="rerun", selection_mode=[charts.RANGE, charts.CLICK],

@@ -166,6 +166,7 @@ def test_an_upload_becomes_a_run(app: AppTest) -> None:
     assert job.error is None
     assert job.summary.files_new == 1
     assert "1 file: 1 new" in app.success[0].value
+    assert "1 of ? ranks measured" in words(app)
     on_page(app, "overview")
     assert list(app.dataframe[0].value["rank"]) == ["3"]
     assert SPOOL not in words(app)

@@ -114,6 +114,16 @@ def test_a_link_opens_one_finding_with_its_lines(samples: str, monkeypatch: pyte
     assert len(shown) == 1
     assert shown[0] in every
     assert any("Read at" in one.value for one in app.caption)
+    next(one for one in app.button if one.label.startswith("All ")).click().run()
+    assert "finding" not in app.query_params
+    assert [one.value for one in app.markdown if "**" in one.value] == every
+
+
+def test_the_overview_leads_to_its_worst_findings(samples: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = go(app_on(samples, monkeypatch).run(), "overview", run="moe_16ranks")
+    links = [one.proto.query_string for one in app.get("page_link") if one.proto.label == "Open finding"]
+    assert links[0] == "run=moe_16ranks&attempt=0&finding=near_limit_stable"
+    assert len(links) == 3
 
 
 def test_a_plan_comes_with_the_link(samples: str, monkeypatch: pytest.MonkeyPatch) -> None:

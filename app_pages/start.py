@@ -43,7 +43,7 @@ def show() -> None:
 def _ready() -> None:
     """While people choose their files, what reads them starts, and what draws them is imported."""
     warm()
-    threading.Thread(target=import_module, args=("analysis.snapshot.charts",), daemon=True).start()
+    threading.Thread(target=lambda: [import_module(name) for name in ("ingest.pipeline", "analysis.snapshot.charts")], daemon=True).start()
 
 
 def _bring() -> None:

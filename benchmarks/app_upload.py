@@ -88,13 +88,13 @@ def _upload(server: Any, log: Path, folder: Path) -> None:
         shows(browser, log.name)
         clicked(browser, "Read it")
         asked = time.monotonic()
+        shows(browser, "least headroom", "ranks measured")
+        seen, spent = time.monotonic(), server.processor_seconds() - spent
         clicked(browser, "Open train")
-        linked = time.monotonic()
         shows(browser, "came closest")
-        seen = time.monotonic()
-        spent = server.processor_seconds() - spent
-    print(f"load {os.getloadavg()[0]:.1f}; from the file's choice to the verdict {seen - chosen:.2f} s, from the click on Read it "
-          f"{seen - asked:.2f} s (the link to the run after {linked - asked:.2f} s); server {spent:.2f} processor seconds", flush=True)
+        opened = time.monotonic()
+    print(f"load {os.getloadavg()[0]:.1f}; to the verdict on the page: {seen - chosen:.2f} s from the file's choice, {seen - asked:.2f} s from the "
+          f"click on Read it; to the overview, clicked at once: {opened - asked:.2f} s; server {spent:.2f} processor seconds", flush=True)
 
 
 def _pages(server: Any, folder: Path) -> None:

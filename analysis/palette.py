@@ -7,8 +7,10 @@ white and from black: every mark has an outline that does, and lines and points 
 
 from __future__ import annotations
 
-LIGHT, DARK = "#FFFFFF", "#0E1117"
-"""Backgrounds of the app's two themes; the report's are within a shade of them."""
+LIGHT, DARK = "#FFFFFF", "#171614"
+"""Backgrounds of the app's two themes."""
+PAPERS = (LIGHT, DARK, "#0D1117")
+"""Those, and the report's dark one."""
 OUTLINE = "#808080"
 
 BLUE, SKY, GREEN, ORANGE, YELLOW, VERMILLION, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#F0E442", "#D55E00", "#CC79A7"

@@ -36,7 +36,7 @@ def step_map(cells: Sequence[dict[str, Any]]) -> Picture:
     heat = data(rows).mark_rect(**edge).encode(x=x, y=y, tooltip=tips, color=alt.Color(
         "gib:Q", title="left, GiB", scale=alt.Scale(range=list(RAMP[::-1])),
         legend=alt.Legend(orient="bottom", direction="horizontal", gradientLength=220, gradientThickness=10)))
-    crosses = data(near).mark_point(shape="cross", size=34, filled=True, color=VERMILLION, stroke="white", strokeWidth=0.5, angle=45).encode(
+    crosses = data(near).mark_point(shape="cross", size=60, filled=True, color=VERMILLION, stroke="white", strokeWidth=0.5, angle=45).encode(
         x=x, y=y, tooltip=tips)
     shared = any(row["ranks"].find("-") > 0 or row["steps"].find("-") > 0 for row in rows)
     said = " ".join(text for text in ("Neighbouring ranks and steps share a cell that shows its worst." if shared else "", told) if text)

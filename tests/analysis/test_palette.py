@@ -6,14 +6,19 @@ Color Vision Deficiency", IEEE TVCG 15(6), 2009, applied to linear RGB; distance
 
 from __future__ import annotations
 
+import re
 from itertools import combinations, pairwise
 
 import pytest
 
 from analysis import palette
+from analysis.database import from_rows
+from analysis.html import as_html
 from analysis.ledger_rows import MEMBERS
+from analysis.overview import overview
 from analysis.snapshot.charts import COLOURS
 from analysis.snapshot.rules import CATEGORIES
+from tests.analysis.made import dense_run
 
 VISIONS = {
     "typical": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -22,7 +27,8 @@ VISIONS = {
     "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
 }
 APART = 15
-PALETTES = {name: getattr(palette, name) for name in ("CLASSES", "PARTS", "NEAR", "RISERS", "FRAMED", "SIDES", "SIGNS", "BOUNDS", "POOLS", "CASES")}
+PALETTES: dict[str, dict[str, str]] = {name: getattr(palette, name) for name in (
+    "CLASSES", "PARTS", "NEAR", "RISERS", "FRAMED", "SIDES", "SIGNS", "BOUNDS", "POOLS", "CASES", "MEASURES")}
 
 
 def linear(colour):
@@ -59,21 +65,21 @@ def test_any_two_colours_of_a_picture_stay_apart(name, vision):
             assert distance(first, second, VISIONS[vision]) >= APART, f"{one} and {other}"
 
 
-def test_only_what_is_not_known_shares_a_colour():
-    shared = {colour for found in PALETTES.values() for colour in found.values() if list(found.values()).count(colour) > 1}
-    assert shared == {palette.GREY}
+def test_only_what_is_not_known_and_both_readings_of_reserved_share_a_colour():
+    shared = {name for found in PALETTES.values() for name, colour in found.items() if list(found.values()).count(colour) > 1}
+    assert shared == {"other", "unknown", "undecided", "not told", "reserved", "max reserved"}
 
 
 def test_outlines_and_lines_stand_out_from_both_backgrounds():
     for colour in (palette.OUTLINE, *palette.LINES, *palette.RISERS.values(), *palette.MEASURES.values()):
-        for paper in (palette.LIGHT, palette.DARK):
+        for paper in palette.PAPERS:
             assert contrast(colour, paper) >= 3, f"{colour} on {paper}"
 
 
 def test_fills_are_not_lost_on_either_background():
     for found in PALETTES.values():
         for name, colour in found.items():
-            assert min(contrast(colour, palette.LIGHT), contrast(colour, palette.DARK)) >= 1.3, name
+            assert min(contrast(colour, paper) for paper in palette.PAPERS) >= 1.3, name
 
 
 def test_labels_on_fills_are_read():
@@ -91,3 +97,15 @@ def test_a_class_has_one_name_and_colour_in_ledger_and_snapshot():
     assert set(MEMBERS) <= set(palette.CLASSES)
     for name in CATEGORIES:
         assert COLOURS[name] == palette.CLASSES[palette.class_name(name)]
+
+
+def test_the_report_has_the_colours_and_words_of_the_app_on_papers_that_are_held_here():
+    html = as_html(overview(from_rows(dense_run()), "file"))
+    assert {paper.upper() for paper in re.findall(r"--paper: (#\w{6})", html)} <= set(palette.PAPERS)
+    for name in ("allocated", "peak allocated", "max reserved", "outside torch", "capacity"):
+        assert f'background:{palette.MEASURES[name]}"></i>{name}<' in html
+    bars = re.search(r'<svg[^>]*aria-label="memory of the fullest ranks">.*?</svg>', html, re.DOTALL)
+    assert bars is not None
+    assert {"allocated", "peak allocated", "max reserved"} <= {
+        name for name in palette.MEASURES if f'fill="{palette.MEASURES[name]}"' in bars[0]}
+    assert set(re.findall(r'fill="(#\w{6})"', bars[0])) <= set(palette.MEASURES.values())

@@ -55,7 +55,7 @@ def table(rows: Sequence[Row], key: str | None = None, formats: Mapping[str, str
 
 
 def _cut(rows: Sequence[Row], name: str) -> None:
-    """What is not listed, and the way to it; the rows are held as a table, a tenth of their size, until this page is run again."""
+    """What is not listed, and the way to it; the rows are held as columns, not as objects, until this page is run again."""
     held = table_of(rows)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"The first {ROWS:,} of {len(rows):,} rows are listed.", width="content")

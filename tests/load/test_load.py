@@ -12,17 +12,21 @@ import statistics
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from app_pages._table import ROWS
 from ingest.pipeline import ingest
+from tests.app_page import PAGES
 from tests.load.server import Server, served
 from tests.load.session import Session
-from tests.load.walking import LARGEST, RUNS, Walk, sample_fleet, walked
+from tests.load.walking import LARGEST, OF_THE_LAKE, RUNS, Walk, sample_fleet, walked
 
 READERS = 20
 THINK_SECONDS = 2.0
 MINUTES = float(os.environ.get("HBMLEDGER_LOAD_MINUTES", "15"))
 COMMITS = 40
+SENT_BYTES = 2 * 2**20
 GROWTH_BYTES = 200 * 2**20
 """What memory may rise above the most of the warm-up: the caches are bounded by number, and larger things may take the place of small ones."""
 
@@ -60,6 +64,18 @@ def _ends(server: Server) -> int:
     """Open files once all readers have gone."""
     gc.collect()
     return server.open_files()
+
+
+def test_no_page_of_the_largest_run_floods_the_browser(lake: Path, tmp_path: Path) -> None:
+    """What each page sends of a run of 4,096 ranks, in bytes, and the rows of its tables."""
+    with served(lake, tmp_path) as server, Session(server.address) as session:
+        for page in PAGES:
+            found = session.open("" if page == "start" else page, **({} if page in OF_THE_LAKE else {"run": LARGEST}))
+            assert found.faults == []
+            print(page, found.total_bytes, *found.kinds.most_common(2))
+            assert found.total_bytes <= SENT_BYTES, page
+            for table in found.of("dataframe"):
+                assert pa.ipc.open_stream(table.arrow_data.data).read_all().num_rows <= ROWS, page
 
 
 def test_readers_that_break_off_leave_the_server_whole(lake: Path, tmp_path: Path) -> None:

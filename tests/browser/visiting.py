@@ -29,7 +29,7 @@ return window.ends;
 _RESTS = """
 const app = document.querySelector('[data-testid=stApp]');
 return app !== null && app.dataset.testScriptState === 'notRunning' && app.dataset.testConnectionState === 'CONNECTED'
-    && document.querySelector('[data-testid=stMain] :is(h1, h2)') !== null
+    && document.querySelector('[data-testid=stMain] :is(h1, h2), [data-testid=stException]') !== null
     && !document.querySelector('[data-stale=true], [data-testid=stSpinner], [data-testid=stSkeleton]');
 """
 _LINK = """
@@ -130,8 +130,9 @@ class Visitor:
         self.rest()
 
     def rest(self) -> None:
-        """Wait until the script has ended and nothing on the page is older than it."""
+        """Wait until the script has ended and nothing on the page is older than it; an exception there is told at once."""
         waited(lambda: self.browser.execute_script(_RESTS), f"{self.browser.current_url} comes to rest")
+        assert self.exceptions() == []
 
     def shows(self, *words: str, cells: tuple[str, ...] = ()) -> None:
         """Wait until the page's text has all the words, and its tables all the cells."""
@@ -167,9 +168,13 @@ class Visitor:
         """What the page shows, as one line."""
         return " ".join(str(self.browser.execute_script("return document.body.innerText")).split())
 
+    def exceptions(self) -> list[str]:
+        """What the page tells of exceptions in it."""
+        return [one.text for one in self.browser.find_elements("css selector", "[data-testid=stException]")]
+
     def in_order(self) -> None:
         """No exception on the page, no error in the console, nothing asked of anybody but the server."""
-        assert [one.text for one in self.browser.find_elements("css selector", "[data-testid=stException]")] == []
+        assert self.exceptions() == []
         assert console_errors(self.browser) == []
         assert requests_elsewhere(self.browser) == []
 

@@ -10,7 +10,7 @@ import streamlit as st
 from analysis.diff import diff, side_of
 from analysis.diff_charts import class_bars, explained_bars, measured_bars
 from analysis.diff_rows import Change, Diff, Size
-from app_pages._address import note
+from app_pages._address import note, place_of
 from app_pages._picture import picture
 from app_pages._shared import attempts, cursor, gib, lake_root, lake_version, none_yet, place, safe, section, told_errors
 from app_pages._table import opened, table
@@ -62,11 +62,8 @@ def _chosen(names: Sequence[str]) -> tuple[str, str]:
 
 
 def _index(names: Sequence[str], which: str, default: int) -> int:
-    wanted = st.query_params.get(which)
-    if wanted is None or wanted in names:
-        return default if wanted is None else names.index(wanted)
-    st.warning(f"The link names {safe(wanted)}, which this lake does not hold; another run is shown.", icon=":material/link_off:")
-    return default
+    at = place_of(which, names)
+    return default if at is None else at
 
 
 @st.cache_data(max_entries=32, show_spinner="Comparing")

@@ -70,11 +70,12 @@ def size_of(size: int) -> Row:
     return {"gib": size / GIB, "bytes": size, "text": size_text(size)}
 
 
-def colours(field: str, palette: Mapping[str, str], shown: Sequence[Any], columns: int = 4) -> alt.Color:
-    """The palette's colours of what is shown, in the palette's order, with a legend below."""
+def colours(field: str, palette: Mapping[str, str], shown: Sequence[Any], columns: int = 4, outlined: bool = True) -> alt.Color:
+    """The palette's colours of what is shown, in the palette's order, with a legend below; lines are not outlined there either."""
+    edge: dict[str, Any] = {"symbolStrokeColor": OUTLINE, "symbolStrokeWidth": EDGE["strokeWidth"]} if outlined else {"symbolStrokeWidth": 3}
     names = [name for name in palette if name in set(shown)]
     return alt.Color(f"{field}:N", title=None, sort=names, scale=alt.Scale(domain=names, range=[palette[name] for name in names]),
-                     legend=alt.Legend(orient="bottom", direction="horizontal", columns=columns, symbolStrokeColor=OUTLINE, symbolStrokeWidth=0.6))
+                     legend=alt.Legend(orient="bottom", direction="horizontal", columns=columns, **edge))
 
 
 def names_axis(limit: int = 260) -> alt.Axis:

@@ -36,8 +36,8 @@ def step_map(cells: Sequence[dict[str, Any]]) -> Picture:
     heat = data(rows).mark_rect(**edge).encode(x=x, y=y, tooltip=tips, color=alt.Color(
         "gib:Q", title="left, GiB", scale=alt.Scale(range=list(RAMP[::-1])),
         legend=alt.Legend(orient="bottom", direction="horizontal", gradientLength=220, gradientThickness=10)))
-    crosses = data(near).mark_point(shape="cross", size=60, filled=True, color=VERMILLION, stroke="white", strokeWidth=0.5, angle=45).encode(
-        x=x, y=y, tooltip=tips)
+    crosses = data(near).mark_point(
+        shape="cross", size=60, opacity=1, filled=True, color=VERMILLION, stroke="white", strokeWidth=0.5, angle=45).encode(x=x, y=y, tooltip=tips)
     shared = any(row["ranks"].find("-") > 0 or row["steps"].find("-") > 0 for row in rows)
     said = " ".join(text for text in ("Neighbouring ranks and steps share a cell that shows its worst." if shared else "", told) if text)
     return Picture(alt.layer(heat, crosses).properties(height=min(640, ROOM + 14 * len(order))), rows, "Headroom of each rank at each step", said)
@@ -51,7 +51,7 @@ def fullest_line(top: Fullest) -> Picture:
     """The fullest rank from step to step, at the steps where it changes."""
     kept, said = largest(top.moved, MARKS // 2, lambda one: one.peak_bytes, "changes, by their peak")
     rows = [{"step": one.iteration, "rank": one.rank, **size_of(one.peak_bytes)} for one in kept]
-    chart = data(rows).mark_line(interpolate="step-after", point={"size": 40}, color=BLUE).encode(
+    chart = data(rows).mark_line(interpolate="step-after", point={"size": 40, "filled": True, "color": BLUE}, color=BLUE).encode(
         x=alt.X("step:Q", title="iteration", axis=alt.Axis(format=",d")), y=alt.Y("rank:Q", title="fullest rank", axis=alt.Axis(tickMinStep=1)),
         tooltip=[tip("step:Q", "iteration"), tip("rank:Q", "rank"), *sized()]).properties(height=200)
     return Picture(chart, rows, "The fullest rank from step to step", said)
@@ -69,10 +69,11 @@ def staircase(steps: Sequence[dict[str, Any]], risers: Sequence[Riser]) -> Pictu
     x = alt.X("iteration:Q", title="iteration", axis=alt.Axis(format=",d", grid=False), scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("gib:Q", title="GiB", scale=alt.Scale(zero=False))
     stairs = data(lines).mark_line(interpolate="step-after", strokeWidth=1.6).encode(
-        x=x, y=y, color=colours("what", MEASURES, [row["what"] for row in lines]),
+        x=x, y=y, color=colours("what", MEASURES, [row["what"] for row in lines], outlined=False),
         tooltip=[tip("what:N", "measure"), tip("iteration:Q", "iteration", ","), *sized()])
-    marked = data(dots).mark_point(filled=True, size=90, shape="triangle-up", **EDGE).encode(
-        x=x, y=y, fill=alt.Fill("what:N", title="riser", legend=alt.Legend(orient="bottom"),
+    marked = data(dots).mark_point(filled=True, size=90, opacity=1, shape="triangle-up", **EDGE).encode(
+        x=x, y=y, fill=alt.Fill("what:N", title="riser",
+                                legend=alt.Legend(orient="bottom", symbolStrokeColor=OUTLINE, symbolStrokeWidth=EDGE["strokeWidth"]),
                                 scale=alt.Scale(domain=kinds, range=[RISERS[name] for name in kinds])),
         tooltip=[tip("what:N", "riser"), tip("iteration:Q", "iteration", ","), tip("rise_bytes:Q", "rise, bytes", ","), tip("with:N", "with"),
                  tip("text:N", "reserved"), tip("bytes:Q", "bytes", ",")])

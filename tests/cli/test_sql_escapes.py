@@ -33,6 +33,7 @@ REFUSED = {
     "several": "SELECT 1; SELECT 2",
     "hidden second": "SELECT 1; /* ; */ COPY runs TO '{folder}/out.csv'",
     "write": "DELETE FROM artifacts",
+    "drop": "DROP VIEW runs",
     "view over files": "CREATE VIEW mine AS SELECT * FROM read_parquet('{folder}/*')",
     "macro": "CREATE MACRO mine() AS TABLE SELECT * FROM read_text('/etc/hostname')",
     "call": "CALL duckdb_settings()",

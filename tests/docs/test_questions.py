@@ -9,7 +9,7 @@ import pytest
 from analysis.database import connect, locked
 from analysis.query import ask
 from analysis.questions import questions
-from docs.make_questions import SAMPLES, TARGET, markdown
+from docs.make_questions import TARGET, markdown
 from ingest.lake import Lake
 
 
@@ -24,14 +24,15 @@ def test_there_are_a_dozen_and_each_has_an_answer() -> None:
     assert page.count("No row.") <= 2
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    return locked(connect(Lake(tmp_path_factory.mktemp("lakes") / "empty")))
+
+
 @pytest.mark.parametrize("question", questions(), ids=lambda one: one.name)
-def test_a_question_may_be_asked_of_a_locked_lake(question, tmp_path) -> None:
+def test_a_question_may_be_asked_of_a_locked_lake(question, empty) -> None:
     assert question.title.endswith("?")
     assert question.note.endswith(".")
-    answer = ask(locked(connect(Lake(tmp_path / "empty"))), question.sql)
+    answer = ask(empty, question.sql)
     assert answer.columns
     assert answer.rows == ()
-
-
-def test_samples_are_there() -> None:
-    assert (SAMPLES / "moe_16ranks").is_dir()

@@ -141,19 +141,22 @@ def test_a_write_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.M
     assert {path for path in Path(lake.root).rglob("*.parquet") if "_delta_log" not in path.parts} == files
 
 
-@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), DeltaError("denied"), duckdb.OutOfMemoryException("failed to spill")])
-def test_a_fault_ends_in_one_sentence_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+def test_a_fault_ends_in_one_sentence_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = fleet(tmp_path, 3).lake
     before, files = records(lake), lake.uris("rank_memory")
+    faults = [(OSError(28, "No space left on device"), "space"), (DeltaError("denied"), "denied"),
+              (duckdb.OutOfMemoryException("failed to spill"), "spill")]
 
     def failing(*_: Any, **__: Any) -> None:
-        raise fault
+        raise faults[0][0]
 
     monkeypatch.setattr("ingest.upkeep.stored.write", failing)
-    with pytest.raises(LedgerError, match=r"upkeep stopped: .*(space|denied|spill)") as told:
-        done(lake)
-    assert "run the same command again" in str(told.value)
-    assert (records(lake), lake.uris("rank_memory")) == (before, files)
+    while faults:
+        with pytest.raises(LedgerError, match=rf"upkeep stopped: .*{faults[0][1]}") as told:
+            done(lake)
+        assert "run the same command again" in str(told.value)
+        assert (records(lake), lake.uris("rank_memory")) == (before, files)
+        faults.pop(0)
 
 
 def test_columns_of_a_newer_release_survive(tmp_path: Path) -> None:

@@ -65,6 +65,14 @@ def hbmledger(*arguments: str | Path, before: tuple[str, ...] = ()) -> subproces
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[object, ...]]:
+    """The rows of one ingest of both runs."""
+    lake = tmp_path_factory.mktemp("whole") / "lake"
+    ingest([FIRST, SECOND], lake, workers=1)
+    return rows(lake)
+
+
 def rows(lake: Path) -> list[tuple[object, ...]]:
     connection = connect(Lake(lake))
     query = "SELECT run, path, COUNT(*) FROM rank_memory JOIN artifacts USING (run, artifact) GROUP BY ALL ORDER BY ALL"
@@ -91,10 +99,10 @@ def refused(answer: subprocess.CompletedProcess[str], reason: str, todo: str) ->
     assert re.fullmatch(rf"hbmledger: /\S+: the lake cannot be written: .*{reason}.* — {todo}.*the same command goes on.*", line), line
 
 
-def test_a_full_disk_is_told_and_the_next_run_completes(tmp_path: Path) -> None:
+def test_a_full_disk_is_told_and_the_next_run_completes(tmp_path: Path, whole: list[tuple[object, ...]]) -> None:
     with small_disk(tmp_path / "disk") as disk:
         lake = disk / "lake"
-        assert hbmledger("ingest", FIRST, "--lake", lake).returncode == 0
+        ingest([FIRST], lake, workers=1)
         before = rows(lake)
         for left in (0, 20_000, 100_000):  # full at once, and somewhere in the middle
             (disk / "ballast").write_bytes(bytes(shutil.disk_usage(disk).free - left))
@@ -102,31 +110,29 @@ def test_a_full_disk_is_told_and_the_next_run_completes(tmp_path: Path) -> None:
             assert rows(lake) == before
             os.remove(disk / "ballast")
         assert hbmledger("ingest", FIRST, SECOND, "--lake", lake).returncode == 0
-        ingest([FIRST, SECOND], tmp_path / "whole", workers=1)
-        assert rows(lake) == rows(tmp_path / "whole")
+        assert rows(lake) == whole
 
 
 @pytest.mark.parametrize("limit_kib", [8, *(pytest.param(limit, marks=pytest.mark.long) for limit in (1, 40))])
-def test_a_limit_on_the_size_of_files_is_told_and_the_next_run_completes(limit_kib: int, tmp_path: Path) -> None:
+def test_a_limit_on_the_size_of_files_is_told_and_the_next_run_completes(limit_kib: int, tmp_path: Path, whole: list[tuple[object, ...]]) -> None:
     """Writing fails in the middle of a file, without the right to mount anything."""
     limited = ("bash", "-c", f'ulimit -f {limit_kib} && exec "$@"', "bash")
-    assert hbmledger("ingest", FIRST, "--lake", tmp_path / "lake").returncode == 0
+    ingest([FIRST], tmp_path / "lake", workers=1)
     before = rows(tmp_path / "lake")
     refused(hbmledger("ingest", SECOND, "--lake", tmp_path / "lake", before=limited), "File too large", "check permissions and limits")
     assert rows(tmp_path / "lake") == before
-    assert hbmledger("ingest", FIRST, SECOND, "--lake", tmp_path / "lake").returncode == 0
-    ingest([FIRST, SECOND], tmp_path / "whole", workers=1)
-    assert rows(tmp_path / "lake") == rows(tmp_path / "whole")
+    assert ingest([FIRST, SECOND], tmp_path / "lake", workers=1).exit_code == 0
+    assert rows(tmp_path / "lake") == whole
 
 
-def test_a_lake_that_may_only_be_read_is_read_and_told_and_the_next_run_completes(tmp_path: Path) -> None:
+def test_a_lake_that_may_only_be_read_is_read_and_told_and_the_next_run_completes(tmp_path: Path, whole: list[tuple[object, ...]]) -> None:
     before: tuple[str, ...] = ()
     if os.geteuid() == 0:
         if not shutil.which("setpriv"):
             pytest.skip("needs setpriv (util-linux) to give up the right to write everywhere, or another user than root")
         before = WITHOUT_OVERRIDE
     lake = tmp_path / "lake"
-    assert hbmledger("ingest", FIRST, "--lake", lake).returncode == 0
+    ingest([FIRST], lake, workers=1)
     folders = [lake, *(path for path in lake.rglob("*") if path.is_dir())]
     seen = rows(lake)
     try:
@@ -139,6 +145,5 @@ def test_a_lake_that_may_only_be_read_is_read_and_told_and_the_next_run_complete
     finally:
         for folder in folders:
             folder.chmod(0o755)
-    assert hbmledger("ingest", FIRST, SECOND, "--lake", lake).returncode == 0
-    ingest([FIRST, SECOND], tmp_path / "whole", workers=1)
-    assert rows(lake) == rows(tmp_path / "whole")
+    assert ingest([FIRST, SECOND], lake, workers=1).exit_code == 0
+    assert rows(lake) == whole

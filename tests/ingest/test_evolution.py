@@ -75,7 +75,8 @@ def test_no_column_of_a_release_is_lost_or_changed(release: str) -> None:
 def test_a_lake_of_each_release_is_read_written_and_compacted(release: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = unpacked(release, tmp_path / "lake")
     counts = json.loads((DATA / "lakes" / f"{release}.json").read_text())
-    assert {name: connect(lake).execute(f"SELECT COUNT(*) FROM {name}").fetchall()[0][0] for name in counts} == counts
+    connection = connect(lake)
+    assert {name: connection.execute(f"SELECT COUNT(*) FROM {name}").fetchall()[0][0] for name in counts} == counts
     use(lake, tmp_path)
     assert main(["report", "oom_run", "--lake", lake.root, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["run"]

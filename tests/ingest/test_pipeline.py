@@ -99,7 +99,7 @@ def test_equal_files_of_different_ranks_stay_two_and_equal_copies_one(folder: Pa
 DATA = b"mem 0 1 5\nmem x\nargs\ntp 2\nend\nmem 0 2 6\nargs\npp 4"
 
 
-@pytest.mark.parametrize("cut", range(0, len(DATA), 5))
+@pytest.mark.parametrize("cut", [0, 5, 14, 24, 45], ids=["empty", "in a record", "in a reject", "in a block", "in the open block"])
 def test_a_log_cut_and_completed_later_gives_the_rows_of_the_whole(folder: Path, lake: Lake, cut: int) -> None:
     (folder / "train.log").write_bytes(DATA[:cut])
     ingest([folder], lake, workers=1)

@@ -112,10 +112,16 @@ def from_rows(rows: Mapping[str, Sequence[Row]], run: str = "file", artifact: st
     Rows that name no run, attempt or artifact get `run`, 0 and `artifact` (default: `run`); an artifact that has no row of
     `artifacts` gets a closed one whose path is its own name.
     """
-    filled = {table.name: [_filled(row, run, artifact or run) for row in rows.get(table.name, ())] for table in TABLES}
-    filled["artifacts"] += _artifacts_of(filled, run, artifact or run)
     connection = _opened()
     _make_views(connection)
+    put_rows(connection, rows, run, artifact or run)
+    return connection
+
+
+def put_rows(connection: duckdb.DuckDBPyConnection, rows: Mapping[str, Sequence[Row]], run: str, artifact: str) -> None:
+    """The rows of `from_rows` into views that hold none."""
+    filled = {table.name: [_filled(row, run, artifact) for row in rows.get(table.name, ())] for table in TABLES}
+    filled["artifacts"] += _artifacts_of(filled, run, artifact)
     for table in TABLES:
         if filled[table.name]:
             given = pa.Table.from_pylist(filled[table.name], schema=arrow_schema(table.name))
@@ -123,7 +129,6 @@ def from_rows(rows: Mapping[str, Sequence[Row]], run: str = "file", artifact: st
             connection.execute(f"INSERT INTO stored.{table.name} SELECT * FROM given_rows")
             connection.unregister("given_rows")
     connection.execute(f"INSERT INTO artifacts {visible_text(BY_NAME['artifacts'])}")
-    return connection
 
 
 def locked(source: Lake | duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:

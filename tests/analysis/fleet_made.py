@@ -60,7 +60,11 @@ class Fleet:
                  max_reserved_bytes=int(reserved * GIB), device_used_bytes=used, device_total_bytes=None if total is None else int(total * GIB),
                  at=START + timedelta(days=day, minutes=iteration) if timed else None, **more)
 
-    def connection(self) -> duckdb.DuckDBPyConnection:
-        """The views over these rows, rollups beside them as an ingest writes them."""
+    def whole(self) -> Rows:
+        """These rows and the rollups that an ingest writes beside them."""
         tables = {name: pa.Table.from_pylist(self.rows[name], schema=arrow_schema(name)) for name in ("rank_memory", "memory_stats", "oom_events")}
-        return from_rows({**self.rows, "rank_day": rank_day_of(tables).to_pylist()})
+        return {**self.rows, "rank_day": rank_day_of(tables).to_pylist()}
+
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The views over the whole."""
+        return from_rows(self.whole())

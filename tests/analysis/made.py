@@ -1,8 +1,17 @@
-"""A small run made by hand, its numbers worked out here: 16 ranks, TP 2, PP 4, DP 2; ranks of data-parallel rank 0 print memory."""
+"""A small run made by hand, its numbers worked out here: 16 ranks, TP 2, PP 4, DP 2; ranks of data-parallel rank 0 print memory.
+
+And `shown`, views over rows for tests that ask many sets of rows one after the other: making the views costs more than most answers.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
+
+from duckdb import DuckDBPyConnection
+
+from analysis.database import from_rows, put_rows
+from ingest.tables import TABLES
 
 GIB = 2**30
 SEEN = (0, 1, 4, 5, 8, 9, 12, 13)
@@ -30,3 +39,16 @@ def dense_run() -> Rows:
         "rank_memory": rows,
         "iterations": [{"iteration": 10, "train_iterations": 1000, "line": 90}, {"iteration": 20, "train_iterations": 1000, "line": 190}],
     }
+
+
+@cache
+def _views() -> DuckDBPyConnection:
+    return from_rows({})
+
+
+def shown(rows: Rows, run: str = "made", artifact: str | None = None) -> DuckDBPyConnection:
+    """What `from_rows` gives, on the views of the call before, which lose their rows: for one set of rows at a time, and reading only."""
+    connection = _views()
+    connection.execute("; ".join(f"DELETE FROM {name}" for name in ("artifacts", *(f"stored.{table.name}" for table in TABLES))))
+    put_rows(connection, rows, run, artifact or run)
+    return connection

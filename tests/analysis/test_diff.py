@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.database import from_rows
 from analysis.diff import diff, side_of
 from analysis.diff_text import SHOWN, as_plain, as_text
-from tests.analysis.made import GIB, dense_run
+from tests.analysis.made import GIB, dense_run, shown
 from tests.analysis.test_reconcile import MODEL
 
 
@@ -18,7 +17,7 @@ def made(changes=(), peak=0, world=16, **environment):
     rows["rank_memory"] = [{**row, "max_allocated_bytes": row["max_allocated_bytes"] + peak * GIB,
                             "max_reserved_bytes": row["max_reserved_bytes"] + peak * GIB} for row in rows["rank_memory"]]
     rows["environment"] = [{"name": name, "value": value, "line": 5} for name, value in environment.items()]
-    return side_of(from_rows(rows, run="made"), "made")
+    return side_of(shown(rows), "made")
 
 
 def test_a_run_does_not_differ_from_itself():
@@ -94,7 +93,7 @@ def test_what_alone_would_be_refused_says_why():
 
 
 def test_without_arguments_and_memory_nothing_can_be_compared():
-    bare = side_of(from_rows({"iterations": [{"iteration": 1, "line": 3}]}, run="bare"), "bare")
+    bare = side_of(shown({"iterations": [{"iteration": 1, "line": 3}]}, "bare"), "bare")
     found = diff(bare, bare)
     assert not found.comparable
     assert found.not_comparable["measured"] == "no stage was measured in both"

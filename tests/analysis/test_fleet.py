@@ -17,7 +17,7 @@ from ingest.lake import Lake
 from ingest.pipeline import ingest
 from sample_data.make import RUNS
 from tests.analysis.fleet_made import SIZES, START, Fleet
-from tests.analysis.made import GIB
+from tests.analysis.made import GIB, shown
 from tests.analysis.test_reconcile import MODEL
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -25,7 +25,7 @@ TODAY = START.date()
 
 
 def asked(made: Fleet, query: str):
-    return records(made.connection(), query)
+    return records(shown(made.whole()), query)
 
 
 def one(made: Fleet, query: str):
@@ -65,14 +65,16 @@ def test_two_attempts_are_two_rows():
         (0, 20 * GIB), (1, 25 * GIB)]
 
 
-@pytest.mark.parametrize(("reserved", "outside", "total", "verdict"), [
-    (60, 2, 80, "clear"), (76, 2, 80, "near"), (60, None, 80, "undetermined"), (78.5, None, 80, "near"), (60, 2, None, "undetermined")])
-def test_verdict_says_no_more_than_is_known(reserved, outside, total, verdict):
+def test_verdict_says_no_more_than_is_known():
     made = Fleet()
-    key = made.attempt("train")
-    for iteration in range(1, 7):
-        made.memory(key, 0, peak=reserved - 5, reserved=reserved, outside=outside, total=total, iteration=iteration)
-    assert one(made, "SELECT * FROM fleet_runs")["verdict"] == verdict
+    cases = {(60, 2, 80): "clear", (76, 2, 80): "near", (60, None, 80): "undetermined", (78.5, None, 80): "near", (60, 2, None): "undetermined"}
+    for reserved, outside, total in cases:
+        key = made.attempt(str((reserved, outside, total)))
+        for iteration in range(1, 7):
+            made.memory(key, 0, peak=reserved - 5, reserved=reserved, outside=outside, total=total, iteration=iteration)
+    rows = asked(made, "SELECT run, verdict FROM fleet_runs")
+    assert len(rows) == len(cases)
+    assert {row["run"]: row["verdict"] for row in rows} == {str(case): verdict for case, verdict in cases.items()}
 
 
 def test_an_error_without_any_measurement_is_a_run_too():
@@ -129,13 +131,16 @@ def test_near_records_are_exact_where_no_level_is_cut():
     assert (row["soft_headroom_bytes"], row["hard_headroom_bytes"]) == (2 * GIB, 8 * GIB)
 
 
-@pytest.mark.parametrize(("near", "records", "words"), [(8, 10, "stable"), (7, 10, "occasional"), (0, 10, "clear"), (2, 4, "insufficient")])
-def test_class_follows_the_share_of_near_records(near, records, words):
+def test_class_follows_the_share_of_near_records():
     made = Fleet()
-    key = made.attempt("train")
-    for at in range(records):
-        made.memory(key, 0, peak=60, reserved=77 if at < near else 65, iteration=at)
-    assert one(made, "SELECT * FROM fleet_near_limit")["near_class"] == words
+    cases = {(8, 10): "stable", (7, 10): "occasional", (0, 10): "clear", (2, 4): "insufficient"}
+    for near, count in cases:
+        key = made.attempt(f"{near} of {count}")
+        for at in range(count):
+            made.memory(key, 0, peak=60, reserved=77 if at < near else 65, iteration=at)
+    rows = asked(made, "SELECT run, near_class FROM fleet_near_limit")
+    assert len(rows) == len(cases)
+    assert {row["run"]: row["near_class"] for row in rows} == {f"{near} of {count}": name for (near, count), name in cases.items()}
 
 
 def test_a_maximum_that_never_resets_convicts_one_step_only():

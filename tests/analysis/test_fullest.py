@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from analysis.attempt_steps import attempt_steps
-from analysis.database import from_rows
 from analysis.fullest import ALIKE_BYTES, EVERY, HIGH, fullest
 from analysis.overview import overview
 from analysis.report import as_json, as_markdown
 from analysis.report_text import as_text
-from tests.analysis.made import GIB
+from tests.analysis.made import GIB, shown
 from tests.analysis.test_generated_limits import _connection
 
 
@@ -70,10 +69,10 @@ def test_a_step_that_few_ranks_reached_is_not_compared():
 
 
 def test_every_face_tells_it():
-    seen = overview(from_rows({"rank_memory": rows([[30, 20], [20, 30]])}, run="made"), "made")
+    seen = overview(shown({"rank_memory": rows([[30, 20], [20, 30]])}), "made")
     assert as_json(seen)["fullest"]["moves"] == 1
     for text in (as_text(seen), as_markdown(seen)):
         assert "the fullest rank moved once over 2 steps" in " ".join(text.split())
-    alone = overview(from_rows({"rank_memory": rows([[30, 20]])}, run="made"), "made")
+    alone = overview(shown({"rank_memory": rows([[30, 20]])}), "made")
     assert as_json(alone)["fullest"] == {}
     assert "two ranks" in alone.not_measurable["fullest"]

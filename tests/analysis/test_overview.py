@@ -10,11 +10,11 @@ from analysis.capacity import given_capacity
 from analysis.database import from_rows
 from analysis.overview import overview
 from ingest.errors import LedgerError
-from tests.analysis.made import GIB, SEEN, dense_run, memory
+from tests.analysis.made import GIB, SEEN, dense_run, memory, shown
 
 
 def of(rows, **options):
-    return overview(from_rows(rows, "r", "r.log"), "r", **options)
+    return overview(shown(rows, "r", "r.log"), "r", **options)
 
 
 def test_without_capacity_the_fullest_rank_is_named_and_nothing_is_judged():

@@ -9,18 +9,17 @@ from pathlib import Path
 import pytest
 
 from analysis.capacity import given_capacity
-from analysis.database import from_rows
 from analysis.overview import overview
 from analysis.report import KEYS, as_json, as_markdown
 from analysis.report_text import as_text
-from tests.analysis.made import GIB, dense_run
+from tests.analysis.made import GIB, dense_run, shown
 
 FIXED = {"run", "coverage", "theory", "branch", "stages", "ranks", "logits", "gap", "near_limit", "high_load_steps", "staircase", "oom",
          "communication", "findings"}
 
 
 def of(rows, **options):
-    return overview(from_rows(rows, "r", "r.log"), "r", **options)
+    return overview(shown(rows, "r", "r.log"), "r", **options)
 
 
 GOLDEN = Path(__file__).with_name("golden") / "dense_run.txt"

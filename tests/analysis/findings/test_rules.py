@@ -18,7 +18,7 @@ from analysis.reconcile import Expected
 from analysis.rows import Branch, Overview, Source
 from analysis.theory.branch import Card
 from analysis.theory.disagreement import Disagreement
-from tests.analysis.made import GIB, dense_run, memory
+from tests.analysis.made import GIB, dense_run, memory, shown
 
 OVERVIEWS: dict[str, Overview] = {}
 """Of each set of rows: many cases differ in an argument or a setting only, and an overview does not change."""
@@ -27,7 +27,7 @@ OVERVIEWS: dict[str, Overview] = {}
 def seen_of(rows=None, environment=(), **args):
     rows = rows or dense_run()
     if (key := repr(rows)) not in OVERVIEWS:
-        OVERVIEWS[key] = overview(from_rows(rows, run="made"), "made")
+        OVERVIEWS[key] = overview(shown(rows), "made")
     return Seen(OVERVIEWS[key], {"transformer_impl": "transformer_engine", "micro_batch_size": 2, **args}, dict(environment))
 
 

@@ -37,7 +37,7 @@ def serving(lake: Path, folder: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = folder / "server.log"
-    start = "import sys; from cli import main; sys.exit(main())"
+    start = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from cli import main; sys.exit(main())"
     command = [sys.executable, "-c", start, "app", "--lake", str(lake), "--port", str(port)]
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=folder, env={**os.environ, "STREAMLIT_SERVER_HEADLESS": "true"}, stdout=output,

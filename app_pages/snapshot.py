@@ -80,9 +80,9 @@ def _device(root: str, version: str, artifact: str, device: int) -> Device:
 
 
 def _chosen(found: tuple[Stored, ...]) -> Stored:
-    """The run, file and device of the sidebar; the link's where it names one."""
-    runs = list(dict.fromkeys(one.run for one in found))
-    run = st.sidebar.selectbox("Run", runs, index=_index(runs, "run", st.session_state.get("run")))
+    """The run, file and device of the sidebar; the link's where it names one. Who looks at a run without a snapshot goes on with that run."""
+    runs, looked_at = list(dict.fromkeys(one.run for one in found)), st.session_state.get("run")
+    run = st.sidebar.selectbox("Run", runs, index=_index(runs, "run", looked_at))
     labels = _labels([one for one in found if one.run == run])
     files = {label: artifact for artifact, label in labels.items()}
     names = list(files)
@@ -96,9 +96,12 @@ def _chosen(found: tuple[Stored, ...]) -> Stored:
     if str(device) != st.query_params.get("device", str(device)):
         note(event=None)
     one = next(one for one in found if one.artifact == artifact and one.device == device)
-    if run != st.session_state.get("run"):
+    if looked_at is not None and looked_at not in runs and run == runs[0]:
+        st.info(safe(f"{looked_at} has no memory snapshot in this lake; one of {run} is shown."), icon=":material/photo_camera:")
+    elif run != looked_at:
         st.session_state["run"], st.session_state["attempt"] = run, str(one.run_index)
-    note(run=run, attempt=st.session_state.get("attempt"), snapshot=labels[artifact], device=str(device))
+    attempt = st.session_state.get("attempt") if run == st.session_state.get("run") else str(one.run_index)
+    note(run=run, attempt=attempt, snapshot=labels[artifact], device=str(device))
     return one
 
 

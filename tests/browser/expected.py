@@ -119,7 +119,7 @@ def _rejects(told: Any, run: str) -> Facts:
 
 def _snapshot(told: Any, run: str) -> Facts:
     if run != "dense_7b5_pp2":
-        return Facts()
+        return Facts((f"{run} has no memory snapshot in this lake",))
     planted = truth("snapshot_0")
     classes = sorted(planted["requested_by_class"].values())[-3:]
     return Facts((f"Peak requested {size(planted['peaks']['requested']['bytes'])}", f"Peak reserved {size(planted['peaks']['reserved']['bytes'])}",
@@ -139,7 +139,7 @@ def _case_findings(case: Any) -> Facts:
 
 def _case_snapshot(case: Any) -> Facts:
     if not case["snapshot"]:
-        return Facts()
+        return Facts(("has no memory snapshot in this lake",))
     return Facts((case["snapshot"], "Out of memory"))
 
 

@@ -46,7 +46,7 @@ def said(lake: Path, *verb: str) -> Any:
     """What the command line says about the same, as JSON."""
     told = io.StringIO()
     with redirect_stdout(told):
-        assert main([*verb, "--lake", str(lake), "--format", "json"]) == 0
+        assert main([*verb, "--lake", str(lake), "--format", "json"]) in (0, 1)  # 1: two runs differ
     return json.loads(told.getvalue())
 
 

@@ -1,13 +1,16 @@
 """Moving through the app as a person does, one browser for many pages, and reading what a page shows.
 
-A page that is left by a link of the app costs a fraction of one that is loaded anew. When the new page has come to rest is told by the number
-of script runs that ended since the click: the address changes before the page does.
+A page that is left by a link of the app costs a fraction of one that is loaded anew. That a click was taken is told by the state of the script,
+which changes at once; the address changes before the page does, and a page that is drawn anew at that moment swallows a click.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic, sleep
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -18,13 +21,12 @@ from tests.conftest import ROOT
 PAGES = tuple(dict.fromkeys(re.findall(r"app_pages/([a-z]\w*)\.py", (ROOT / "app.py").read_text())))
 """Every page that app.py lists, Start first."""
 _WATCH = """
-if (window.ends === undefined) {
-    window.ends = 0;
+if (window.turns === undefined) {
+    window.turns = 0;
     const app = document.querySelector('[data-testid=stApp]');
-    new MutationObserver(() => { window.ends += app.dataset.testScriptState === 'notRunning'; })
-        .observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
+    new MutationObserver(() => { window.turns += 1; }).observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
 }
-return window.ends;
+return window.turns;
 """
 _RESTS = """
 const app = document.querySelector('[data-testid=stApp]');
@@ -76,46 +78,59 @@ class Visitor:
 
     def turn(self, page: str) -> None:
         """Go to a page by the app's own link to it; the run that is looked at stays."""
-        before = self.browser.execute_script(_WATCH)
-        if self.browser.execute_script("return location.pathname") == path_of(page):
-            return
-        assert self.browser.execute_script(_LINK, path_of(page)), f"no link of the app leads to {page}"
-        waited(lambda: self.browser.execute_script(_WATCH) > before, f"the page {page} is drawn")
-        self.rest()
+        if self.browser.execute_script("return location.pathname") != path_of(page):
+            self._taken(lambda: self.browser.execute_script(_LINK, path_of(page)), f"a link of the app to {page}")
+            self.arrive(page)
 
     def look(self, page: str, run: str | None) -> None:
-        """A page on a run: by the app's link where the run is looked at already."""
-        if run is not None and run == self.run:
-            self.turn(page)
-        else:
-            self.open(page, **({"run": run} if run else {}))
+        """A page on a run, by the app's link to it; by its address first where another run is looked at."""
+        if run is None:
+            self.open(page)
+            return
+        if run != self.run:
+            self.open("overview", run=run)
+        self.turn(page)
 
     def click(self, words: str, *kinds: str) -> None:
         """Click what has these words, and wait for what follows."""
-        before = self.browser.execute_script(_WATCH)
-        clicked(self.browser, words, *kinds)
-        waited(lambda: self.browser.execute_script("return window.ends === undefined") or self.browser.execute_script(_WATCH) > before,
-               f"something follows the click on {words!r}")
+        self._taken(lambda: clicked(self.browser, words, *kinds), f"a click on {words!r}")
         self.rest()
+
+    def _taken(self, act: Callable[[], Any], what: str) -> None:
+        """Act until the app takes it."""
+        before = self.browser.execute_script(_WATCH)
+
+        def taken() -> bool:
+            act()
+            limit = monotonic() + 5
+            while monotonic() < limit:
+                if self.browser.execute_script(_WATCH) > before:
+                    return True
+                sleep(0.05)
+            return False
+
+        waited(taken, f"{what} is taken on {self.browser.current_url}")
 
     def pick(self, words: str, typed: str = "") -> None:
         """One click on the link, button, option, field or row of a table that has exactly these words, what is typed there, and what follows."""
+        found = waited(lambda: self._named(words), f"something named {words!r} on {self.browser.current_url}")
+        if found["opens"] and not typed:
+            self._press(found, "")
+            return
+        self._taken(lambda: self._press(self._named(words) or found, typed), f"a click on {words!r}")
+        self.rest()
+
+    def _press(self, found: Any, typed: str) -> None:
+        from selenium.common.exceptions import WebDriverException
         from selenium.webdriver.common.action_chains import ActionChains
         from selenium.webdriver.common.keys import Keys
 
-        before = self.browser.execute_script(_WATCH)
-        found = waited(lambda: self._named(words), f"something named {words!r} on {self.browser.current_url}")
         hand = ActionChains(self.browser)
-        if found["at"]:
-            hand.move_to_element_with_offset(found["target"], *found["at"]).click()
-        else:
-            hand.move_to_element(found["target"]).click()
+        hand.move_to_element_with_offset(found["target"], *(found["at"] or (0, 0))).click()
         if typed:
             hand.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys(typed, Keys.ENTER)
-        hand.perform()
-        if typed or not found["opens"]:
-            waited(lambda: self.browser.execute_script(_WATCH) > before, f"something follows the click on {words!r}")
-            self.rest()
+        with suppress(WebDriverException):
+            hand.perform()
 
     def _named(self, words: str) -> Any:
         for corner in range(4):

@@ -27,6 +27,7 @@ def show() -> None:
     found = run_page("Printed theory")
     if found.branch is None:
         st.info("Neither a printed footprint nor arguments are in the artifacts: the branch cannot be told.", icon=":material/account_tree:")
+        _printed(found)
     else:
         _branch(found.branch)
         _formula(found.branch)

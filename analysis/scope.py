@@ -62,13 +62,18 @@ def clusters_of(connection: duckdb.DuckDBPyConnection, run: str | None = None) -
 
 @contextmanager
 def within_cluster(connection: duckdb.DuckDBPyConnection, cluster: str) -> Iterator[None]:
-    """Every table and view shows one cluster's rows, as long as the block runs: two clusters may give two runs one name.
-
-    Each table shows what `artifacts` names, so that a narrower one in its place narrows them all.
-    """
-    chosen = f"COALESCE(cluster, 'default') = '{cluster.replace(chr(39), chr(39) * 2)}'"
-    with _standing_before(connection, {"artifacts": f"SELECT * FROM memory.main.artifacts WHERE {chosen}"}):
+    """Every table and view shows one cluster's rows, as long as the block runs: two clusters may give two runs one name."""
+    narrow(connection, cluster)
+    try:
         yield
+    finally:
+        connection.execute("DROP VIEW IF EXISTS temp.main.artifacts")
+
+
+def narrow(connection: duckdb.DuckDBPyConnection, cluster: str) -> None:
+    """The same for all that this connection, or cursor, is asked from now on: each table shows what `artifacts` names, a narrower one here."""
+    chosen = f"COALESCE(cluster, 'default') = '{cluster.replace(chr(39), chr(39) * 2)}'"
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW artifacts AS SELECT * FROM memory.main.artifacts WHERE {chosen}")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 import streamlit as st
 
-from app_pages._shared import attempts, none_yet, safe
+from app_pages._shared import attempts, called, none_yet, safe
 
 PLANNED = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "micro_batch_size",
            "global_batch_size")
@@ -29,6 +29,7 @@ def chosen_run() -> tuple[str, int]:
         st.stop()
     names = list(dict.fromkeys(row["run"] for row in found))
     linked = st.query_params.get("run")
+    linked = None if linked is None else called(linked)
     run = st.sidebar.selectbox("Run", names, index=_index(names, linked or st.session_state.get("run"), "run", linked is not None))
     labels = [str(one) for one in sorted(row["run_index"] for row in found if row["run"] == run)]
     wanted = st.query_params.get("attempt") if linked in (run, None) else None

@@ -5,6 +5,7 @@ The line is the overview's own figures, made once and cached: verdict, least hea
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import streamlit as st
@@ -15,7 +16,7 @@ from analysis.rows import Level, Overview, Rank
 from analysis.scope import RECORDS_TO_LOOK_AT
 from analysis.verdict import WORDS
 from app_pages._address import chosen_run, note, of_run
-from app_pages._shared import _database, lake_root, lake_version, place, safe, told_errors
+from app_pages._shared import asked, lake_root, lake_version, place, safe, told_errors
 from app_pages._table import size
 
 DEVICE_MEMORY = "device_memory"
@@ -28,9 +29,12 @@ MARKS: dict[Level, tuple[str, Colour]] = {
 
 @st.cache_resource(max_entries=32, show_spinner="Reading the run")
 def _overview(root: str, version: str, run: str, run_index: int, capacity: str) -> Overview:
-    """Shared by all sessions as it is, which its frozen rows allow: a copy for each page of a run of 4,096 ranks would take 0.2 s."""
+    """Shared by all sessions as it is, which its frozen rows allow: a copy for each page of a run of 4,096 ranks would take 0.2 s.
+
+    Its run is called as in the list of runs, so that links and what is kept of it tell clusters apart.
+    """
     given = given_capacity(capacity) if capacity else None
-    return overview(_database(root, version).cursor(), run, run_index, capacity=given, records_at_most=RECORDS_TO_LOOK_AT)
+    return replace(overview(*asked(run), run_index, capacity=given, records_at_most=RECORDS_TO_LOOK_AT), run=run)
 
 
 def run_page(title: str) -> Overview:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from analysis.rows import Source
-from analysis.scope import listed
+from analysis.scope import clusters_of, listed, narrow, within_cluster
 from app_pages._lakes import lake_root, own_root
 from app_pages._upload import SPOOL
 from app_pages._words import told
@@ -43,7 +44,6 @@ SELECT
 FROM run_attempts AS attempt
 LEFT JOIN rejected ON rejected.run = attempt.run AND rejected.run_index = attempt.run_index
 LEFT JOIN read_at ON read_at.run = attempt.run
-ORDER BY DATE_TRUNC('minute', read_at.ingested_at) DESC NULLS LAST, attempt.run, attempt.run_index
 """
 
 
@@ -84,17 +84,46 @@ def cursor() -> duckdb.DuckDBPyConnection:
     return _database(lake_root(), lake_version()).cursor()
 
 
+def asked(run: str) -> tuple[duckdb.DuckDBPyConnection, str]:
+    """A cursor to ask about a run as `attempts` calls it, and the run's name in its records."""
+    own = cursor()
+    row = next((one for one in attempts() if one["run"] == run), None)
+    if row is None or row["run"] == row["name"]:
+        return own, run
+    narrow(own, row["cluster"])
+    return own, row["name"]
+
+
+def called(name: str, cluster: str | None = None) -> str:
+    """What `attempts` calls a run of this name, of that cluster where it is known."""
+    return next((row["run"] for row in attempts() if row["name"] == name and cluster in (None, row["cluster"])), name)
+
+
 @st.cache_resource(max_entries=16, show_spinner="Opening the lake")
 def _attempts(root: str, version: str) -> list[dict[str, Any]]:
     from analysis.database import records
 
     own = _database(root, version).cursor()
+    found: list[dict[str, Any]] = []
     with listed(own):
-        return records(own, _RUNS)
+        for cluster in clusters_of(own):
+            with within_cluster(own, cluster):
+                found += ({**row, "name": row["run"], "cluster": cluster} for row in records(own, _RUNS))
+    twice = Counter(name for name, _ in {(row["name"], row["cluster"]) for row in found})
+    named = [{**row, "run": f"{row['cluster']}/{row['name']}" if twice[row["name"]] > 1 else row["name"]} for row in found]
+    return sorted(named, key=_newest_first)
+
+
+def _newest_first(row: dict[str, Any]) -> tuple[bool, float, str, int]:
+    minute = row["ingested_at"].replace(second=0, microsecond=0).timestamp() if row["ingested_at"] else 0.0
+    return row["ingested_at"] is None, -minute, row["run"], row["run_index"]
 
 
 def attempts() -> list[dict[str, Any]]:
-    """Every attempt of the lake, newest ingest first, those of one minute by name; none where there is no lake."""
+    """Every attempt of the lake, newest ingest first, those of one minute by name; none where there is no lake.
+
+    A run that two clusters gave one name is called `CLUSTER/RUN`, as on the command line.
+    """
     version = lake_version()
     return [] if version == "none" else _attempts(lake_root(), version)
 
@@ -103,7 +132,7 @@ def run_names(own: bool = True) -> set[str]:
     """Names that runs have in the shared lake or, with `own`, in the session's own."""
     roots = (default_root(), *([own_root()] if own else []))
     versions = {root: Lake(root).version() for root in roots if root}
-    return {row["run"] for root, version in versions.items() if version != "none" for row in _attempts(root, version)}
+    return {row["name"] for root, version in versions.items() if version != "none" for row in _attempts(root, version)}
 
 
 def none_yet() -> None:

@@ -12,7 +12,7 @@ from analysis.diff_charts import class_bars, explained_bars, measured_bars
 from analysis.diff_rows import Change, Diff, Size
 from app_pages._address import note, place_of
 from app_pages._picture import picture
-from app_pages._shared import attempts, cursor, gib, lake_root, lake_version, none_yet, place, safe, section, told_errors
+from app_pages._shared import asked, attempts, gib, lake_root, lake_version, none_yet, place, safe, section, told_errors
 from app_pages._table import opened, table
 
 _NAMED = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved",
@@ -68,8 +68,8 @@ def _index(names: Sequence[str], which: str, default: int) -> int:
 
 @st.cache_data(max_entries=32, show_spinner="Comparing")
 def _diff(root: str, version: str, before: str, after: str) -> Diff:
-    asked = [name.rpartition("#") for name in (before, after)]
-    first, second = (side_of(cursor(), run, int(attempt)) for run, _, attempt in asked)
+    sides = [name.rpartition("#") for name in (before, after)]
+    first, second = (side_of(*asked(run), int(attempt)) for run, _, attempt in sides)
     return diff(first, second)
 
 

@@ -12,7 +12,7 @@ from analysis.fleet_charts import error_bars, near_bars, ratio_boxes
 from analysis.verdict import WORDS
 from app_pages._address import known, of_run
 from app_pages._picture import kept_rows, picture
-from app_pages._shared import cursor, gib, lake_root, lake_version, none_yet, safe, section, told_errors
+from app_pages._shared import called, cursor, gib, lake_root, lake_version, none_yet, safe, section, told_errors
 from app_pages._table import table
 
 ALL = "all"
@@ -148,7 +148,7 @@ def _table(key: str, rows: Sequence[Row], shown: Callable[[Row], dict[str, Any]]
         return None
     row = rows[picked[0]]
     st.page_link("app_pages/overview.py", label=f"Open {safe(row['run'])}, attempt {row['run_index']}", icon=":material/grid_view:",
-                 query_params=of_run(row["run"], row["run_index"]))
+                 query_params=of_run(called(row["run"], row["cluster"]), row["run_index"]))
     return row
 
 

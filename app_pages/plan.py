@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -16,8 +17,11 @@ from app_pages._header import run_page
 from app_pages._kept import kept
 from app_pages._origin import as_sum
 from app_pages._picture import picture
-from app_pages._shared import cursor, gib, safe, section, told_errors
+from app_pages._shared import asked, gib, safe, section, told_errors
 from app_pages._table import size, table, ticked
+
+if TYPE_CHECKING:
+    import duckdb
 
 RECOMPUTE: dict[str, dict[str, Any]] = {
     "as it is": {}, "none": {"recompute_granularity": None, "recompute_modules": None},
@@ -90,16 +94,21 @@ def _answer(one: Plan) -> None:
     as_sum(f"stage {stage.stage} at its peak", {**stage.classes, "the run's own difference": stage.residual_bytes}, stage.peak_bytes)
 
 
+def _in_its_cluster(found: Overview) -> tuple[duckdb.DuckDBPyConnection, Overview]:
+    own, run = asked(found.run)
+    return own, replace(found, run=run)
+
+
 def _sensitivity(found: Overview) -> None:
     section("What each single change would save or cost on the fullest rank")
-    rows = kept("single changes", found, lambda: sensitivities_of(cursor(), found))
+    rows = kept("single changes", found, lambda: sensitivities_of(*_in_its_cluster(found)))
     if any(row.saved_bytes for row in rows):
         picture(tornado(rows), "single-changes")
     table([_row(row) for row in rows], "sensitivity")
 
 
 def _offload(found: Overview) -> None:
-    rows = kept("offload", found, lambda: offload_of(cursor(), found))
+    rows = kept("offload", found, lambda: offload_of(*_in_its_cluster(found)))
     if not rows:
         return
     section("What offload would move each step", "offload")

@@ -10,7 +10,7 @@ from analysis.database import records
 from analysis.rows import Source
 from app_pages._header import run_page
 from app_pages._origin import origin
-from app_pages._shared import cursor, shown
+from app_pages._shared import asked, shown
 from app_pages._table import ticked
 
 ROWS = 500
@@ -31,7 +31,8 @@ def show() -> None:
     if not found.rejected:
         st.success("Every stretch that looked like a record was read.", icon=":material/check:")
         return
-    rows = records(cursor(), _REJECTS, [found.run, found.run_index, ROWS])
+    own, run = asked(found.run)
+    rows = records(own, _REJECTS, [run, found.run_index, ROWS])
     st.caption(f"{found.rejected:,} stretches looked like a record and could not be read; they count in no figure."
                + (f" The first {ROWS} are shown." if found.rejected > ROWS else ""))
     picked = ticked([{"read at": shown(row["path"]), "line": row["line"], "reason": row["reason"], "text": row["text"]} for row in rows], "rejects",
@@ -44,7 +45,8 @@ def show() -> None:
 
 
 def _quarantined(run: str) -> None:
-    rows = records(cursor(), _QUARANTINED, [run, ROWS])
+    own, name = asked(run)
+    rows = records(own, _QUARANTINED, [name, ROWS])
     if rows:
         st.warning(f"{len(rows)} file{'s' * (len(rows) > 1)} of this run could not be read.", icon=":material/report:")
         st.dataframe([{"file": shown(row["path"]), "reason": shown(row["reason"] or "")} for row in rows], hide_index=True)

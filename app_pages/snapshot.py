@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -22,7 +23,7 @@ from analysis.verdict import size_text
 from app_pages._address import known, linked_number, note, recalled
 from app_pages._header import capacity, line, overview_of
 from app_pages._picture import picture
-from app_pages._shared import cursor, gib, lake_root, lake_version, safe, section, shown, told_errors
+from app_pages._shared import asked, attempts, cursor, gib, lake_root, lake_version, safe, section, shown, told_errors
 
 _PARTS = ("Lived then", "Allocator", "Staircase", "Out of memory", "Too long alive", "Compare")
 _CAPACITY = """
@@ -59,7 +60,9 @@ def show() -> None:
 
 @st.cache_data(max_entries=8, show_spinner=False)
 def _found(root: str, version: str) -> tuple[Stored, ...]:
-    return stored(cursor())
+    called_by_cluster = {row["run"]: row["name"] for row in attempts() if row["run"] != row["name"]}
+    alone = (one for one in stored(cursor()) if one.run not in called_by_cluster.values())
+    return (*alone, *(replace(one, run=run) for run, name in called_by_cluster.items() for one in stored(asked(run)[0]) if one.run == name))
 
 
 def _read(chosen: Stored) -> Device:

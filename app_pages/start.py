@@ -15,7 +15,7 @@ from analysis.verdict import size_text
 from app_pages._findings import worst
 from app_pages._header import line, read_overview
 from app_pages._lakes import SHARED, look_at, target
-from app_pages._shared import SERVER_ROOT, attempts, run_names, safe, section, shown, told_errors
+from app_pages._shared import SERVER_ROOT, attempts, called, run_names, safe, section, shown, told_errors
 from app_pages._upload import Folder, Job, free_name, spool, under_root
 from ingest.errors import LedgerError
 from ingest.lake import default_root
@@ -174,6 +174,7 @@ def _ended(job: Job) -> None:
 
 def _lead(run: str) -> None:
     """Where one run came in: its verdict and its worst finding at once, so that the cause is one click away."""
+    run = called(run, cluster="default")
     last = max((row["run_index"] for row in attempts() if row["run"] == run), default=None)
     if last is None:
         return

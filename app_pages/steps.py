@@ -17,7 +17,7 @@ from app_pages._address import linked_number
 from app_pages._header import run_page
 from app_pages._kept import kept
 from app_pages._picture import picture
-from app_pages._shared import cursor, gib, place, safe, section
+from app_pages._shared import asked, gib, place, safe, section
 from app_pages._table import opened, size, table
 
 _LEVELS = ("stable", "occasional", "insufficient", "undetermined", "clear")
@@ -72,7 +72,7 @@ def _fullest(found: Overview) -> None:
 
 def _heat(found: Overview) -> None:
     section("What was left, rank by step", "hard headroom", "soft headroom")
-    cells = kept("heat", found, lambda: step_heat(cursor(), found.run, found.run_index, found.ranks, RECORDS_TO_LOOK_AT))
+    cells = kept("heat", found, lambda: step_heat(*asked(found.run), found.run_index, found.ranks, RECORDS_TO_LOOK_AT))
     if not cells:
         st.info("No step has a peak beside a known headroom: log memory every step and --log-device-memory-used.", icon=":material/grid_off:")
         return
@@ -139,7 +139,7 @@ def _risers(found: Overview) -> None:
         rises[one.rank] = rises.get(one.rank, 0) + one.rise_bytes
     shown = st.selectbox("Rank", sorted(rises, key=lambda rank: (-rises[rank], rank)), key="stairs",
                          help="The rank whose reserved memory rose most stands first")
-    levels = kept(f"levels of rank {shown}", found, lambda: step_levels(cursor(), found.run, found.run_index, shown, RECORDS_TO_LOOK_AT))
+    levels = kept(f"levels of rank {shown}", found, lambda: step_levels(*asked(found.run), found.run_index, shown, RECORDS_TO_LOOK_AT))
     picture(step_charts.staircase(levels, [one for one in found.risers if one.rank == shown]), "staircase")
     if len(rises) > 1:
         picture(step_charts.riser_dots(found.risers), "rises")

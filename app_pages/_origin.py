@@ -29,7 +29,7 @@ def origin(source: Source) -> None:
         return
     found = context(source.artifact, source.line)
     if found:
-        st.code(found, language=None)
+        st.code(found, language=None, wrap_lines=True)
     else:
         st.caption("The file is no longer where it was read, or the line is too far down to show here.")
 

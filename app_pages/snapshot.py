@@ -241,7 +241,7 @@ def _lived(device: Device, event: int) -> None:
                           key=f"stacks{event}")
     if picked := chosen.selection.rows:
         text = device.stacks.text(by_stack[picked[0]][0])
-        st.code("\n".join(text) or "no stack", language=None)
+        st.code("\n".join(text) or "no stack", language=None, wrap_lines=True)
     else:
         st.caption("Tick a row to see its stack.")
     with st.expander("Why each class: the rules that decided"):
@@ -282,7 +282,7 @@ def _staircase(device: Device) -> None:
                           column_config={name: st.column_config.NumberColumn(f"{name}, GiB", format="%.3f") for name in
                                          ("rise", "request", "free on its stream")}, on_select="rerun", selection_mode="single-row", key="risers")
     if picked := chosen.selection.rows:
-        st.code("\n".join(device.stacks.text(rows[picked[0]].stack)) or "no stack", language=None)
+        st.code("\n".join(device.stacks.text(rows[picked[0]].stack)) or "no stack", language=None, wrap_lines=True)
     st.caption("Need: less was free than was asked. Fragmentation: enough was free on the stream, in pieces. On another stream or pool: "
                "enough was free, where this request could not take it.")
 
@@ -297,7 +297,7 @@ def _ooms(device: Device) -> None:
                        "free pieces": gib(one.own_split_free_bytes), "largest piece": gib(one.largest_free_bytes),
                        "other streams": gib(one.other_streams_free_bytes), "private pools": gib(one.private_free_bytes),
                        "pending": gib(one.pending_bytes)}], hide_index=True)
-        st.code("\n".join(device.stacks.text(one.stack)) or "no stack", language=None)
+        st.code("\n".join(device.stacks.text(one.stack)) or "no stack", language=None, wrap_lines=True)
 
 
 def _long_lived(device: Device) -> None:

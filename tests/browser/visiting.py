@@ -52,7 +52,8 @@ const target = [...document.querySelectorAll('[role=option], a, button')].find(o
 if (target) { return {target, at: null, opens: false}; }
 const label = [...document.querySelectorAll('label')].find(one => shown(one) && said(one) === words);
 const field = label && label.parentElement.querySelector('input, textarea');
-if (field) { return {target: field, at: null, opens: true}; }
+const held = field && (field.value || label.parentElement.innerText.split('\\n').pop());
+if (field) { return {target: field, at: null, opens: true, held}; }
 const cell = [...document.querySelectorAll('[data-testid=stDataFrame] [role=gridcell]')].find(one => one.textContent === words);
 if (!cell) { return null; }
 const frame = cell.closest('[data-testid=stDataFrame]'), scroller = frame.querySelector('.dvn-scroller');
@@ -114,8 +115,8 @@ class Visitor:
     def pick(self, words: str, typed: str = "") -> None:
         """One click on the link, button, option, field or row of a table that has exactly these words, what is typed there, and what follows."""
         found = waited(lambda: self._named(words), f"something named {words!r} on {self.browser.current_url}")
-        if found["opens"] and not typed:
-            self._press(found, "")
+        if found["opens"] and (not typed or str(found["held"]).startswith(typed)):
+            self._press(found, "")  # nothing follows where a field opens, or holds already what is asked for
             return
         self._taken(lambda: self._press(self._named(words) or found, typed), f"a click on {words!r}")
         self.rest()

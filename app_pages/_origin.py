@@ -51,7 +51,7 @@ def context(path: str, line: int) -> str:
 def as_sum(what: str, parts: Mapping[str, int], total: int) -> None:
     """A computed size as the sum it is, to the byte, largest part first."""
     shown = [f"{size:+17,} B  {name.replace('_', ' ')}" for name, size in sorted(parts.items(), key=lambda one: -abs(one[1])) if size]
-    st.code("\n".join((*shown, f"{total:17,} B  = {what}")), language=None)
+    st.code("\n".join((*shown, f"{total:17,} B  = {what}")), language=None, wrap_lines=True)
 
 
 def located(last: Source, words: str) -> Source:

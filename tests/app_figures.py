@@ -61,9 +61,12 @@ def _steps(one: Sample) -> Iterator[str]:
 
 
 def _theory(one: Sample) -> Iterator[str]:
-    printed = one.report["theory"]
+    printed, branch = one.report["theory"], one.report["branch"]
+    if branch is None:
+        yield "the branch cannot be told"
+        return
     yield printed["text"].splitlines()[-1] if printed else one.report["not_measurable"]["theory"]
-    yield f"Branch applied: {one.report['branch']['branch']}" if one.report["branch"] else "the branch cannot be told"
+    yield f"Branch applied: {branch['branch']}"
 
 
 def _plan(one: Sample) -> Iterator[str]:

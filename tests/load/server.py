@@ -35,8 +35,9 @@ class Server:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def threads(self) -> int:
-        """Threads it runs."""
-        return len(os.listdir(f"/proc/{self.pid}/task"))
+        """Threads it runs, without those of the table format, whose pool fills up to its own bound (two dozen were seen) and stays."""
+        names = (_name(Path(f"/proc/{self.pid}/task/{task}/comm")) for task in os.listdir(f"/proc/{self.pid}/task"))
+        return sum(not name.startswith("tokio") for name in names)
 
 
 @contextmanager
@@ -44,6 +45,14 @@ def served(lake: Path, folder: Path) -> Iterator[Server]:
     """`hbmledger app` on a lake."""
     with serving(lake, folder) as address:
         yield Server(address, _pid(address.rpartition(":")[2]))
+
+
+def _name(thread: Path) -> str:
+    """What a thread is called; one that has just ended counts with the pool's."""
+    try:
+        return thread.read_text()
+    except OSError:
+        return "tokio"
 
 
 def _pid(port: str) -> int:

@@ -98,7 +98,7 @@ def test_readers_that_break_off_leave_the_server_whole(lake: Path, tmp_path: Pat
 
 def test_a_commit_to_the_lake_keeps_one_database_open(lake: Path, tmp_path: Path) -> None:
     """Every commit is another version of the lake: what was opened for the one before is let go. A database kept has a thread of its own at
-    least; those of the table format come and go by themselves, so that the least of the last ten is compared with the most of the first ten."""
+    least. Threads come and go by themselves, so that the least of the last ten is compared with the most of the first ten."""
     held: list[tuple[int, int]] = []
     with served(lake, tmp_path) as server, Session(server.address) as session:
         for number in range(COMMITS):

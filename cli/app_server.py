@@ -22,6 +22,7 @@ OPTIONS: dict[str, str | int | bool] = {
     "server.address": "127.0.0.1", "server.enableXsrfProtection": True, "server.enableCORS": True, "server.maxUploadSize": 4096,
     "server.fileWatcherType": "none", "server.showEmailPrompt": False, "runner.magicEnabled": False,
     "browser.gatherUsageStats": False, "client.showErrorDetails": "none",
+    "client.showErrorLinks": False,
     "client.toolbarMode": "viewer", "theme.metricValueFontSize": "1.35rem",
     "theme.baseFontSize": 14, "theme.baseRadius": "small", "theme.headingFontSizes": '["2.1rem", "2.1rem", "1.25rem"]',
     "theme.light.primaryColor": "#1f5f8b", "theme.light.textColor": "#131210", "theme.dark.primaryColor": "#7fb8dd",

@@ -127,7 +127,8 @@ class Visitor:
         from selenium.webdriver.common.keys import Keys
 
         hand = ActionChains(self.browser)
-        hand.move_to_element_with_offset(found["target"], *(found["at"] or (0, 0))).click()
+        across, down = found["at"] or (0, 0)  # a table takes a click where it saw the pointer come, which one that rests there since before does not
+        hand.move_to_element_with_offset(found["target"], across + 3, down + 3).move_to_element_with_offset(found["target"], across, down).click()
         if typed:
             hand.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys(typed, Keys.ENTER)
         with suppress(WebDriverException):

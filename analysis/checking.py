@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from analysis.database import records
 from analysis.findings.model import SEVERITIES, Finding
-from analysis.report_lines import clean
+from analysis.report.lines import clean
 from analysis.rows import Overview
 from ingest.errors import LedgerError
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from analysis import fleet
-from analysis.expert_load import add_load_rules
+from analysis.fleet import views as fleet
 from analysis.rank_layout import add_rank_grid
+from analysis.steps.expert_load import add_load_rules
 from ingest.errors import LedgerError
 from ingest.lake import PARTITION
 from ingest.tables import BY_NAME, TABLES, Table, arrow_schema
@@ -134,7 +134,7 @@ def put_rows(connection: duckdb.DuckDBPyConnection, rows: Mapping[str, Sequence[
 def locked(source: Lake | duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """A connection for queries that people write: it reads the lake's files and nothing else, and its settings cannot be changed.
 
-    A connection that is given is locked itself: give one of your own. Writing is kept out by `analysis.query.ask`, which takes one SELECT.
+    A connection that is given is locked itself: give one of your own. Writing is kept out by `analysis.query.ask.ask`, which takes one SELECT.
     """
     if isinstance(source, duckdb.DuckDBPyConnection):
         connection, uris = source, []

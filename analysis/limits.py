@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.capacity import GIB, Capacity
-from analysis.chances import chance, drifts, wilson
 from analysis.database import asked_text, records
 from analysis.rows import Class, Near, Rank
+from analysis.steps.chances import chance, drifts, wilson
 
 if TYPE_CHECKING:
     import duckdb

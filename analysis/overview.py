@@ -12,32 +12,32 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from analysis.attempt_steps import attempt_steps
 from analysis.capacity import Capacity, capacity_of_device
-from analysis.chances import starts
+from analysis.communication.nccl import communication
 from analysis.coverage import coverage
 from analysis.database import records
 from analysis.device_table import device_table
 from analysis.findings import findings
 from analysis.findings.model import Seen
-from analysis.fullest import Fullest, fullest
-from analysis.high_load import high_loads
 from analysis.last_stage_table import last_stage_of
 from analysis.limits import near_limits, with_capacity
-from analysis.load_proxy import load_proxies
-from analysis.nccl import communication
-from analysis.oom_snapshot import run_snapshots
-from analysis.oom_table import oom_table
-from analysis.outlook import stage_tail
-from analysis.phase_peaks import phase_peaks
-from analysis.plan import before_of, saver
+from analysis.oom.snapshot import run_snapshots
+from analysis.oom.table import oom_table
+from analysis.plan.change import before_of, saver
 from analysis.rank_layout import sizes_of
 from analysis.reconcile import Expected, expected_of, ledger_of
 from analysis.rows import Branch, Configuration, HighLoad, Overview, Rank, Reject, Source, Theory
 from analysis.run_facts import MODEL_ARGUMENTS, SIZE_ARGUMENTS, arguments_and_lines, arguments_of, configuration, record_counts, steps_before
 from analysis.scope import Window, listed, remembered, scoped
 from analysis.stage_table import stage_table, surpluses
-from analysis.staircase import staircase
+from analysis.steps.attempt_steps import attempt_steps
+from analysis.steps.chances import starts
+from analysis.steps.fullest import Fullest, fullest
+from analysis.steps.high_load import high_loads
+from analysis.steps.load_proxy import load_proxies
+from analysis.steps.outlook import stage_tail
+from analysis.steps.phase_peaks import phase_peaks
+from analysis.steps.staircase import staircase
 from analysis.theory.arguments import native_args
 from analysis.theory.run_card import run_cards
 from analysis.theory_table import theory_of

@@ -13,14 +13,14 @@ from analysis.theory.branch import Card
 from analysis.theory.last_stage import LastStage
 
 if TYPE_CHECKING:
-    from analysis.chances import Starts
-    from analysis.communication_rows import Communication
+    from analysis.communication.rows import Communication
     from analysis.findings.model import Finding
-    from analysis.fullest import Fullest
-    from analysis.load_proxy import LoadProxy
-    from analysis.phase_peaks import PhasePeak
     from analysis.reconcile import Ledger
-    from analysis.tail import Tail
+    from analysis.steps.chances import Starts
+    from analysis.steps.fullest import Fullest
+    from analysis.steps.load_proxy import LoadProxy
+    from analysis.steps.phase_peaks import PhasePeak
+    from analysis.steps.tail import Tail
 
 Class = Literal["stable", "occasional", "clear", "insufficient", "undetermined"]
 Level = Literal["oom", "near", "clear", "insufficient", "undetermined", "unknown"]

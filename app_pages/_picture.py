@@ -12,9 +12,9 @@ from typing import Any
 
 import streamlit as st
 
-from analysis.export import csv_for_spreadsheets, parquet
-from analysis.picture import Picture, table_of
-from analysis.query import Answer
+from analysis.charts.picture import Picture, table_of
+from analysis.query.ask import Answer
+from analysis.query.export import csv_for_spreadsheets, parquet
 
 Row = Mapping[str, Any]
 _INNER = ("gib", "text", "order", "position", "place", "label", "ink")

@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from analysis.picture import table_of
+from analysis.charts.picture import table_of
 from analysis.rows import Source
 from analysis.verdict import size_text
 from app_pages._address import place_of, remember

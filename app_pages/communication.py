@@ -6,8 +6,8 @@ from typing import Any
 
 import streamlit as st
 
-from analysis.communication_charts import communication_bars
-from analysis.communication_rows import Communication, CommunicatorUse, RankCommunication
+from analysis.charts.communication import communication_bars
+from analysis.communication.rows import Communication, CommunicatorUse, RankCommunication
 from analysis.verdict import size_text
 from app_pages._header import run_page
 from app_pages._origin import origin

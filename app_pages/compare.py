@@ -7,9 +7,9 @@ from typing import Any
 
 import streamlit as st
 
-from analysis.diff import diff, side_of
-from analysis.diff_charts import class_bars, explained_bars, measured_bars
-from analysis.diff_rows import Change, Diff, Size
+from analysis.charts.diff import class_bars, explained_bars, measured_bars
+from analysis.diff.compare import diff, side_of
+from analysis.diff.rows import Change, Diff, Size
 from app_pages._address import note, place_of
 from app_pages._picture import picture
 from app_pages._shared import asked, attempts, gib, lake_root, lake_version, none_yet, place, safe, section, told_errors

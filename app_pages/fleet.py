@@ -7,8 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from analysis.fleet_answers import RUNS_SHOWN, VERDICTS, Filters, Fleet, History, Row
-from analysis.fleet_charts import error_bars, near_bars, ratio_boxes
+from analysis.charts.fleet import error_bars, near_bars, ratio_boxes
+from analysis.fleet.answers import RUNS_SHOWN, VERDICTS, Filters, Fleet, History, Row
 from analysis.verdict import WORDS
 from app_pages._address import known, of_run
 from app_pages._picture import kept_rows, picture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from analysis.ledger_charts import gap_bars, ledger_bars
-from analysis.ledger_rows import fullest
+from analysis.charts.ledger import gap_bars, ledger_bars
+from analysis.charts.ledger_rows import fullest
 from analysis.reconcile import Gap, Ledger
 from analysis.rows import Overview
 from analysis.verdict import size_text

@@ -8,9 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from analysis import charts
+from analysis.charts import ranks as charts
+from analysis.charts.heat import heat_measure
 from analysis.coverage import shown_ranks
-from analysis.heat import heat_measure
 from analysis.rows import Near, Overview, Rank, Source, Stage
 from analysis.verdict import size_text
 from app_pages._address import known, of_run

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from analysis.plan import Plan, Sensitivity
-from analysis.plan_charts import plan_bars, tornado
-from analysis.planning import offload_of, plan_of, sensitivities_of
+from analysis.charts.plan import plan_bars, tornado
+from analysis.plan.change import Plan, Sensitivity
+from analysis.plan.run import offload_of, plan_of, sensitivities_of
 from analysis.rows import Overview
 from analysis.theory.arguments import native
 from app_pages._address import PLANNED, linked_number, note, place_of

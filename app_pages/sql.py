@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from analysis.export import csv_for_spreadsheets, parquet
-from analysis.query import Answer
-from analysis.query_process import answer
-from analysis.schema_browser import schema_rows
+from analysis.query.ask import Answer
+from analysis.query.export import csv_for_spreadsheets, parquet
+from analysis.query.process import answer
+from analysis.query.schema_browser import schema_rows
 from app_pages._shared import lake_root, lake_version, told_errors
 
 ROWS = 1_000

@@ -6,12 +6,12 @@ from typing import Any
 
 import streamlit as st
 
-from analysis import step_charts
-from analysis.outlook import FARTHEST, outlook
+from analysis.charts import steps as step_charts
 from analysis.rows import Near, Overview
 from analysis.scope import RECORDS_TO_LOOK_AT
-from analysis.step_heat import step_heat
-from analysis.step_levels import step_levels
+from analysis.steps.outlook import FARTHEST, outlook
+from analysis.steps.step_heat import step_heat
+from analysis.steps.step_levels import step_levels
 from analysis.verdict import size_text
 from app_pages._address import linked_number
 from app_pages._header import run_page

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from analysis import charts
+from analysis.charts import ranks as charts
+from analysis.charts.theory import last_stage_bars, term_bars
 from analysis.rows import Branch, Overview, Source
 from analysis.theory.last_stage import LastStage
 from analysis.theory.terms import Part, Term, symbols_of
-from analysis.theory_charts import last_stage_bars, term_bars
 from analysis.verdict import size_text
 from app_pages._header import run_page
 from app_pages._origin import located, origin

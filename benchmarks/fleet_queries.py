@@ -23,10 +23,10 @@ import duckdb
 
 from analysis.database import connect, records
 from analysis.overview import overview
-from analysis.query import ask
-from analysis.questions import questions
+from analysis.query.ask import ask
+from analysis.query.questions import questions
 from analysis.scope import RECORDS_TO_LOOK_AT, listed
-from analysis.step_heat import step_heat
+from analysis.steps.step_heat import step_heat
 from benchmarks.fleet_lake.jobs import CAPACITY_BYTES, MARGIN_BYTES, day, jobs, near_steps
 from ingest.lake import Lake
 

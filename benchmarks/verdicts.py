@@ -28,7 +28,7 @@ def main() -> None:
     start, before = time.perf_counter(), time.process_time()
 
     from analysis.overview import overview
-    from analysis.report import as_json
+    from analysis.report.keys import as_json
 
     found = overview(connection, "large")
     text = json.dumps(as_json(found))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ingest.errors import OK, QUARANTINED, USAGE, LedgerError
 
 if TYPE_CHECKING:
-    from analysis.diff_rows import Side
+    from analysis.diff.rows import Side
 
 NAME = "diff"
 HELP = "what changed between two runs, by the bytes it explains; exit code 0 nothing, 1 something, 2 not comparable"
@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare the two."""
-    from analysis.diff import diff
-    from analysis.diff_text import as_plain, as_text
+    from analysis.diff.compare import diff
+    from analysis.diff.text import as_plain, as_text
 
     (before, first), (after, second) = _side(arguments.before, arguments.lake), _side(arguments.after, arguments.lake)
     found = diff(before, after)
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _side(name: str, lake: str | None) -> tuple[Side, tuple[str, ...]]:
     """One side, and the inputs of its path that could not be read."""
-    from analysis.diff import side_of
+    from analysis.diff.compare import side_of
     from cli.opening import asked_run
 
     with asked_run(name, lake) as asked:

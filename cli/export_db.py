@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the file and say what it is."""
-    from analysis.export_db import export_db
+    from analysis.query.export_db import export_db
     from cli.opening import lake_of
 
     lake = lake_of(arguments.lake)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.errors import OK, LedgerError
 
 if TYPE_CHECKING:
-    from analysis.plan import Plan, Sensitivity
+    from analysis.plan.change import Plan, Sensitivity
 
 NAME = "plan"
 HELP = "what other settings would do to a run: each stage before and after, and whether it fits"
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Answer for one run."""
-    from analysis.planning import planned, sensitivities
+    from analysis.plan.run import planned, sensitivities
     from cli.opening import asked_run
 
     changes = dict(_setting(text) for text in arguments.set)

@@ -28,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Report every run that was asked for: one, or those of a folder."""
     from analysis.capacity import given_capacity
-    from analysis.html import as_html, hosts_of, redacted
     from analysis.overview import overview
-    from analysis.report import as_json, as_markdown
-    from analysis.report_text import as_text
+    from analysis.report.html import as_html, hosts_of, redacted
+    from analysis.report.keys import as_json, as_markdown
+    from analysis.report.text import as_text
     from cli.opening import asked_run
 
     if arguments.next_steps is not None and arguments.next_steps < 1:

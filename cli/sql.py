@@ -15,7 +15,7 @@ from ingest.errors import OK, LedgerError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from analysis.query import Answer
+    from analysis.query.ask import Answer
 
 NAME = "sql"
 HELP = "one SELECT over the tables and views of a lake"
@@ -66,11 +66,11 @@ def _asked(arguments: argparse.Namespace, query: str) -> Answer:
 
     lake = lake_of(arguments.lake)
     if arguments.engine == "spark":
-        from analysis import spark
+        from analysis.query import spark
 
         with spark.session(arguments.remote) as session:
             return spark.ask(session, lake, query, rows=arguments.rows, seconds=arguments.seconds)
-    from analysis.query_process import answer
+    from analysis.query.process import answer
 
     return answer(lake.root, query, rows=arguments.rows, seconds=arguments.seconds)
 
@@ -85,14 +85,14 @@ def _output(path: str | None) -> Iterator[IO[str]]:
 
 
 def _write_parquet(answer: Answer, path: str) -> None:
-    from analysis.export import parquet
+    from analysis.query.export import parquet
 
     with open(path, "xb") as file:
         file.write(parquet(answer))
 
 
 def _show(answer: Answer, form: str, file: IO[str]) -> None:
-    from analysis.export import csv_text
+    from analysis.query.export import csv_text
     from cli.table import table
 
     if form == "json":

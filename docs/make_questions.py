@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 
 from analysis.database import connect
-from analysis.query import ask
-from analysis.questions import Question, questions
+from analysis.query.ask import ask
+from analysis.query.questions import Question, questions
 from ingest.lake import Lake
 from ingest.pipeline import ingest
 from sample_data.make import RUNS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.query import COMPUTED
+from analysis.query.ask import COMPUTED
 from ingest.tables import TABLES, Column, Table
 
 TARGET = Path(__file__).with_name("schema.md")
@@ -13,7 +13,7 @@ GRAIN = {name: grain for tables in COMPUTED for name, grain in tables.GRAIN.item
 _HEAD = """\
 # Schema
 
-Generated from `ingest/tables.py` and the tables of `analysis.query.COMPUTED` by `docs/make_schema.py`; do not edit.
+Generated from `ingest/tables.py` and the tables of `analysis.query.ask.COMPUTED` by `docs/make_schema.py`; do not edit.
 
 Every table is a Delta table of the lake and a view of the same name in `hbmledger sql`. Sizes are bytes, times of a step milliseconds; absent is
 null, never 0 or -1. `timestamp` is in microseconds without a zone: the artifact's own clock, and UTC for `artifacts.ingested_at`.

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from analysis.database import VIEWS, WORKED_OUT
-from analysis.export_db import heading
-from analysis.query_check import COMPUTED
+from analysis.query.check import COMPUTED
+from analysis.query.export_db import heading
 from ingest.tables import TABLES
 
 TARGET = Path(__file__).with_name("sql.md")

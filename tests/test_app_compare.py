@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from analysis.database import connect
-from analysis.diff import diff, side_of
+from analysis.diff.compare import diff, side_of
 from ingest.lake import Lake
 from ingest.pipeline import ingest
 from tests.app_page import page_of

@@ -9,10 +9,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from analysis.database import connect, records
-from analysis.fleet_answers import Filters, History
+from analysis.fleet.answers import Filters, History
 from ingest.lake import Lake
 from ingest.pipeline import ingest
-from tests.analysis.fleet_made import Fleet
+from tests.analysis.fleet.fleet_made import Fleet
 from tests.analysis.made import GIB
 from tests.app_page import page_of
 

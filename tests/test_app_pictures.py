@@ -12,7 +12,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from analysis.picture import Picture, data
+from analysis.charts.picture import Picture, data
 from app_pages import _picture
 from ingest.lake import Lake
 from ingest.pipeline import ingest
@@ -83,7 +83,7 @@ def test_files_are_made_when_asked_for_and_hold_the_rows(monkeypatch: pytest.Mon
 
 def test_what_was_thinned_is_said_below_the_picture() -> None:
     def page() -> None:
-        from analysis.picture import Picture, data
+        from analysis.charts.picture import Picture, data
         from app_pages._picture import picture
 
         picture(Picture(data([{"x": 1}]).mark_point().encode(x="x:Q"), [{"x": 1}], "A point at one", "Drawn are 3 of 7."), "point")

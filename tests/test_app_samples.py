@@ -14,7 +14,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from analysis.database import from_rows, records
-from analysis.report import as_json
+from analysis.report.keys import as_json
 from analysis.verdict import size_text
 from app_pages._header import _overview
 from app_pages._shared import _RUNS

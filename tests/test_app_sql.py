@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from analysis.export import csv_for_spreadsheets, parquet
-from analysis.query_process import answer
-from analysis.schema_browser import schema_rows
+from analysis.query.export import csv_for_spreadsheets, parquet
+from analysis.query.process import answer
+from analysis.query.schema_browser import schema_rows
 from tests.analysis.made import dense_run
 from tests.test_app import ROOT, lake_with, on_page
 
@@ -26,7 +26,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 def test_a_link_fills_the_query_and_runs_nothing(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr("analysis.query_process.subprocess.Popen", lambda *given, **_: asked.append(given))
+    monkeypatch.setattr("analysis.query.process.subprocess.Popen", lambda *given, **_: asked.append(given))
     app.run()
     app.switch_page("app_pages/sql.py")
     app.query_params["query"] = "SELECT 42 AS n"
@@ -67,7 +67,7 @@ def test_downloads_hold_the_answer_and_no_formula(app: AppTest, tmp_path: Path) 
 
 
 def test_the_browser_names_every_table_and_view_with_types_and_meanings() -> None:
-    from analysis.query_check import names
+    from analysis.query.check import names
 
     rows = schema_rows()
     assert {row["relation"] for row in rows} == set(names())

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from analysis.charts.theory import last_stage_bars, term_bars
 from analysis.rows import Source
 from analysis.theory.logits import Part
 from analysis.theory.terms import Term
-from analysis.theory_charts import last_stage_bars, term_bars
 from app_pages._origin import located
 from ingest.lake import Lake
 from ingest.pipeline import ingest

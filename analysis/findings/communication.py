@@ -1,7 +1,7 @@
 """Rules on communication: a communicator set up late that may not have fitted, and settings of its libraries that are known to harm.
 
 Sources: NCCL connects at first use and allocates with cudaMalloc, which stalls the device (methods/communication.md); the settings are found by
-`analysis.nccl_checks`.
+`analysis.communication.checks`.
 """
 
 from __future__ import annotations

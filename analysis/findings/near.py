@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from analysis.coverage import shown_ranks
 from analysis.findings.catalogue import advise
 from analysis.findings.model import Finding, Rule, Seen, Severity
-from analysis.fullest import EVERY
-from analysis.phase_peaks import LEAST_OVER_RATIO
 from analysis.rows import Near, Rank, Riser, Source
+from analysis.steps.fullest import EVERY
+from analysis.steps.phase_peaks import LEAST_OVER_RATIO
 from analysis.verdict import size_text
 
 _DIAGNOSIS = "methods/headroom.md"

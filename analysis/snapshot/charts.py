@@ -1,4 +1,4 @@
-"""Pictures of a snapshot: figures in, a picture out. How all are drawn: `analysis.picture`; class colours: `analysis.palette`."""
+"""Pictures of a snapshot: figures in, a picture out. How all are drawn: `analysis.charts.picture`; class colours: `analysis.charts.palette`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal
 import altair as alt
 import numpy as np
 
-from analysis import palette
-from analysis.heat import GIB, Row
-from analysis.palette import FREE_GREY, OUTLINE, POOLS, RISERS, SIDES, VERMILLION
-from analysis.picture import EDGE, LINES_OF_BARS, MARKS, Picture, colours, data, largest, size_of, sized
+from analysis.charts import palette
+from analysis.charts.heat import GIB, Row
+from analysis.charts.palette import FREE_GREY, OUTLINE, POOLS, RISERS, SIDES, VERMILLION
+from analysis.charts.picture import EDGE, LINES_OF_BARS, MARKS, Picture, colours, data, largest, size_of, sized
 from analysis.snapshot.compare import Comparison
 from analysis.snapshot.layout import Pool
 from analysis.snapshot.levels import Peak

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from analysis.computed import Columns, Row
+from analysis.query.computed import Columns, Row
 from analysis.snapshot.stored import Stored, from_lake, stored
 from analysis.snapshot.view import devices
 from ingest.errors import LedgerError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.report_lines import clean, wrapped
+from analysis.report.lines import clean, wrapped
 from analysis.snapshot.classes import ALL_RULES, main_stream
 from analysis.snapshot.compare import Comparison
 from analysis.snapshot.history import COMPLETE

@@ -10,15 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from analysis import charts, diff_charts, fleet_charts, ledger_charts, plan_charts, step_charts, theory_charts
-from analysis.communication_charts import communication_bars
-from analysis.communication_rows import RankCommunication
+from analysis.charts import diff as diff_charts
+from analysis.charts import fleet as fleet_charts
+from analysis.charts import ledger as ledger_charts
+from analysis.charts import plan as plan_charts
+from analysis.charts import ranks as charts
+from analysis.charts import steps as step_charts
+from analysis.charts import theory as theory_charts
+from analysis.charts.communication import communication_bars
+from analysis.charts.picture import Picture
+from analysis.communication.rows import RankCommunication
 from analysis.database import from_rows
-from analysis.diff_rows import Change, Size
-from analysis.fullest import Fullest, Move
+from analysis.diff.rows import Change, Size
 from analysis.overview import overview
-from analysis.picture import Picture
-from analysis.plan import Plan, PlannedStage, Sensitivity
+from analysis.plan.change import Plan, PlannedStage, Sensitivity
 from analysis.reconcile import PARTS, Gap, Ledger
 from analysis.rows import Comparison, Overview, Rank, Riser, Source, Stage
 from analysis.snapshot import charts as snapshot_charts
@@ -28,6 +33,7 @@ from analysis.snapshot.risers import Riser as SnapshotRiser
 from analysis.snapshot.rules import CATEGORIES
 from analysis.snapshot.timeline import Timeline
 from analysis.snapshot.treemap import tiles
+from analysis.steps.fullest import Fullest, Move
 from analysis.theory.leftout import LeftOut
 from analysis.theory.logits import Part
 from analysis.theory.terms import Term

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.database import VIEWS, connect, from_rows, locked, orphans, records, view_text
-from analysis.query import ask
+from analysis.query.ask import ask
 from ingest.errors import LedgerError
 from ingest.lake import Lake
 from ingest.pipeline import ingest

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.database import connect, from_rows, records
-from analysis.expert_load import Rule, rule
+from analysis.steps.expert_load import Rule, rule
 from ingest.lake import Lake
 from ingest.parsers.tokens_per_expert import TOKENS_PER_EXPERT
 from ingest.pipeline import ingest

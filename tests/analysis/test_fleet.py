@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from analysis import fleet
 from analysis.database import connect, from_rows, records
 from analysis.expected import expect_stages
+from analysis.fleet import views as fleet
 from analysis.overview import overview
 from ingest.lake import Lake
 from ingest.pipeline import ingest
 from sample_data.make import RUNS
-from tests.analysis.fleet_made import SIZES, START, Fleet
+from tests.analysis.fleet.fleet_made import SIZES, START, Fleet
 from tests.analysis.made import GIB, shown
 from tests.analysis.test_reconcile import MODEL
 

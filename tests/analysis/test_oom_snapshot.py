@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from analysis.database import connect, from_rows
-from analysis.oom_case import Cached, judge
+from analysis.oom.case import Cached, judge
 from analysis.overview import overview
-from analysis.report import as_json
-from analysis.report_text import as_text
+from analysis.report.keys import as_json
+from analysis.report.text import as_text
 from ingest.lake import Lake
 from ingest.pipeline import ingest
 

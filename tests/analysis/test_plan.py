@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.plan import Before, fit, plan
+from analysis.plan.change import Before, fit, plan
 from analysis.reconcile import expected_of
 from cli import main
 from ingest.errors import LedgerError

@@ -10,8 +10,8 @@ import pytest
 
 from analysis.capacity import given_capacity
 from analysis.overview import overview
-from analysis.report import KEYS, as_json, as_markdown
-from analysis.report_text import as_text
+from analysis.report.keys import KEYS, as_json, as_markdown
+from analysis.report.text import as_text
 from tests.analysis.made import GIB, dense_run, shown
 
 FIXED = {"run", "coverage", "theory", "branch", "stages", "ranks", "logits", "gap", "near_limit", "high_load_steps", "staircase", "oom",

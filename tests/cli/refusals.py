@@ -1,4 +1,4 @@
-"""Many queries through one child with the limits of `analysis.query_process`: what each is told, without a process for each.
+"""Many queries through one child with the limits of `analysis.query.process`: what each is told, without a process for each.
 
 `python -m tests.cli.refusals` reads a request as that module does, with `queries` in place of `query`, and prints a line a query.
 """
@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from analysis import query_process
 from analysis.database import locked
+from analysis.query import process as query_process
 from ingest.lake import Lake
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from analysis.database import locked
-from analysis.query import ask
-from analysis.query_process import MEMORY_BYTES, SPARE_BYTES, answer
+from analysis.query.ask import ask
+from analysis.query.process import MEMORY_BYTES, SPARE_BYTES, answer
 from cli import main
 from ingest.errors import USAGE, LedgerError
 from ingest.lake import Lake

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.database import VIEWS, WORKED_OUT, connect
-from analysis.query_check import COMPUTED
+from analysis.query.check import COMPUTED
 from cli import main
 from ingest.lake import Lake
 from ingest.pipeline import ingest

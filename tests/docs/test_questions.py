@@ -7,8 +7,8 @@ import re
 import pytest
 
 from analysis.database import connect, locked
-from analysis.query import ask
-from analysis.questions import questions
+from analysis.query.ask import ask
+from analysis.query.questions import questions
 from docs.make_questions import TARGET, markdown
 from ingest.lake import Lake
 

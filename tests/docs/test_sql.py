@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from analysis.database import VIEWS, connect, locked
-from analysis.query import ask
-from analysis.query_check import COMPUTED
+from analysis.query.ask import ask
+from analysis.query.check import COMPUTED
 from docs.make_sql import TARGET, page
 from ingest.lake import Lake
 from ingest.tables import TABLES

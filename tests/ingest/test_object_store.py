@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from analysis.database import connect, locked
-from analysis.query import ask
+from analysis.query.ask import ask
 from cli import main
 from ingest import lake_files
 from ingest.conditional_put import _signed

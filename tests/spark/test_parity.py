@@ -15,9 +15,9 @@ import warnings
 import pyarrow as pa
 import pytest
 
-from analysis import spark
 from analysis.database import VIEWS, connect, view_text
-from analysis.query import Answer
+from analysis.query import spark
+from analysis.query.ask import Answer
 from cli import main
 from ingest.errors import LedgerError
 from ingest.lake import Lake

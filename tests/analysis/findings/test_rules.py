@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from analysis.communication_rows import Communication, LateCommunicator, Warned
+from analysis.communication.rows import Communication, LateCommunicator, Warned
 from analysis.database import from_rows
 from analysis.findings import RULES, findings
 from analysis.findings.catalogue import ACTIONS, SYMPTOMS, advise

@@ -7,8 +7,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 from analysis.database import from_rows
-from analysis.html import as_html, redacted
 from analysis.overview import overview
+from analysis.report.html import as_html, redacted
 from tests.analysis.made import GIB, dense_run, memory
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"

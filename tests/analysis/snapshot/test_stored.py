@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis.database import connect, locked, records
-from analysis.query import ask
+from analysis.query.ask import ask
 from analysis.snapshot.report import device_json
 from analysis.snapshot.stored import from_lake, stored
 from analysis.snapshot.trace import from_columns

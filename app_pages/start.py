@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +24,9 @@ from ingest.workers import warm
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
 LINKS = 5
-"""Runs of one upload that the page offers to open; all of them stand in the table."""
+"""Runs of one upload that the page offers to open; all of them stand in the list."""
+NEWEST = 12
+"""Attempts that the page lists; older ones stand in a table below."""
 _STAGES = {"look": "Looking through the files", "read": "Reading", "commit": "Writing to the lake"}
 
 
@@ -198,6 +201,27 @@ def _recent() -> None:
     if not found:
         st.info("No run in this lake yet. Bring one, or try the samples.", icon=":material/inbox:")
         return
+    several = Counter(row["run"] for row in found)
+    for row in found[:NEWEST]:
+        _entry(row, named=several[row["run"]] > 1)
+    if len(found) > NEWEST:
+        with st.expander(f"All {len(found):,} attempts"):
+            _all(found)
+
+
+def _entry(row: dict[str, Any], *, named: bool) -> None:
+    """One attempt: a link that the keyboard reaches too, and below it what tells runs apart."""
+    with st.container(gap=None):
+        st.page_link("app_pages/overview.py", label=safe(f"{row['run']}, attempt {row['run_index']}" if named else row["run"]),
+                     icon=":material/grid_view:", query_params={"run": row["run"], "attempt": str(row["run_index"])})
+        sizes, steps = _sizes(row), _steps(row)
+        told = [f"{row['ranks_seen']} of {row['world_size'] or '?'} ranks", *([sizes] if sizes != "-" else []),
+                *([f"iterations {steps}"] if steps != "-" else []), *([f"{row['rejects']:,} rejects"] if row["rejects"] else []),
+                *([f"read {row['ingested_at']:%Y-%m-%d %H:%M}"] if row["ingested_at"] else [])]
+        st.caption(safe(", ".join(told)))
+
+
+def _all(found: list[dict[str, Any]]) -> None:
     rows = [{"run": row["run"], "attempt": row["run_index"], "sizes": _sizes(row), "ranks seen": f"{row['ranks_seen']} of {row['world_size'] or '?'}",
              "iterations": _steps(row), "rejects": row["rejects"], "read": row["ingested_at"]} for row in found]
     config = {"read": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"), "attempt": st.column_config.NumberColumn(width="small")}

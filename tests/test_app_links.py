@@ -159,3 +159,14 @@ def test_an_instant_of_a_snapshot_comes_with_the_link(samples: str, monkeypatch:
     assert not app.exception
     assert "After event 40 (chosen)" in said(app)
     assert app.query_params["event"] == "40"
+
+
+def test_older_attempts_than_the_newest_twelve_stand_in_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(14):
+        (tmp_path / f"run_{number:02}").mkdir()
+        (tmp_path / f"run_{number:02}" / "train.log").write_text(
+            f"[Rank {number}] (after 1 iterations) memory (MB) | allocated: 1.0 | max allocated: 2.0 | reserved: 3.0 | max reserved: 3.0\n")
+    ingest(sorted(tmp_path.iterdir()), Lake(tmp_path / "lake"))
+    app = app_on(tmp_path / "lake", monkeypatch).run()
+    assert len([one for one in app.get("page_link") if one.proto.label.startswith("run")]) == 12
+    assert sorted(app.dataframe[0].value["run"]) == [f"run_{number:02}" for number in range(14)]

@@ -144,7 +144,7 @@ def _case_snapshot(case: Any) -> Facts:
 
 
 def _start(lake: Path) -> Facts:
-    return Facts(("HBM Ledger",), ("dense_7b5_pp2", "moe_16ranks", "4 of 256", "15 of 16"))
+    return Facts(("HBM Ledger", "dense_7b5_pp2", "moe_16ranks", "4 of 256 ranks", "15 of 16 ranks"))
 
 
 def _fleet(lake: Path) -> Facts:

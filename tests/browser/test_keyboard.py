@@ -64,7 +64,7 @@ def test_a_run_is_opened_from_the_list_by_the_keyboard(visitor: Visitor) -> None
     from selenium.webdriver.common.keys import Keys
 
     visitor.open("start")
-    tabbed(visitor.browser, "[data-testid=stDataFrame] canvas")
-    ActionChains(visitor.browser).send_keys(Keys.ARROW_DOWN).key_down(Keys.SHIFT).send_keys(Keys.SPACE).key_up(Keys.SHIFT).perform()
+    tabbed(visitor.browser, "[data-testid=stMain] a[href*='run=moe_16ranks']")
+    ActionChains(visitor.browser).send_keys(Keys.ENTER).perform()
     visitor.arrive("overview")
     shows(visitor.browser, "Ranks measured")

@@ -74,7 +74,7 @@ lint: $(DEV)
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not long"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not long"
 
 test-long: $(DEV)
 	$(BIN)/python -m pytest -n $(JOBS) -m long

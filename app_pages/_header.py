@@ -16,7 +16,7 @@ from analysis.rows import Level, Overview, Rank
 from analysis.scope import RECORDS_TO_LOOK_AT
 from analysis.verdict import WORDS
 from app_pages._address import chosen_run, note, of_run
-from app_pages._shared import asked, lake_root, lake_version, place, safe, told_errors
+from app_pages._shared import asked_of, lake_root, lake_version, place, safe, told_errors
 from app_pages._table import size
 
 DEVICE_MEMORY = "device_memory"
@@ -34,7 +34,7 @@ def _overview(root: str, version: str, run: str, run_index: int, capacity: str) 
     Its run is called as in the list of runs, so that links and what is kept of it tell clusters apart.
     """
     given = given_capacity(capacity) if capacity else None
-    return replace(overview(*asked(run), run_index, capacity=given, records_at_most=RECORDS_TO_LOOK_AT), run=run)
+    return replace(overview(*asked_of(root, version, run), run_index, capacity=given, records_at_most=RECORDS_TO_LOOK_AT), run=run)
 
 
 def run_page(title: str) -> Overview:

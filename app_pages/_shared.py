@@ -86,8 +86,13 @@ def cursor() -> duckdb.DuckDBPyConnection:
 
 def asked(run: str) -> tuple[duckdb.DuckDBPyConnection, str]:
     """A cursor to ask about a run as `attempts` calls it, and the run's name in its records."""
-    own = cursor()
-    row = next((one for one in attempts() if one["run"] == run), None)
+    return asked_of(lake_root(), lake_version(), run)
+
+
+def asked_of(root: str, version: str, run: str) -> tuple[duckdb.DuckDBPyConnection, str]:
+    """The same of a lake that is given."""
+    own = _database(root, version).cursor()
+    row = next((one for one in _attempts(root, version) if one["run"] == run), None)
     if row is None or row["run"] == row["name"]:
         return own, run
     narrow(own, row["cluster"])

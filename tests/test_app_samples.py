@@ -17,7 +17,7 @@ from analysis.database import from_rows, records
 from analysis.report.keys import as_json
 from analysis.verdict import size_text
 from app_pages._header import _overview
-from app_pages._shared import _RUNS
+from app_pages._shared import _RUNS, _newest_first
 from ingest.lake import Lake
 from ingest.pipeline import ingest
 from sample_data.snapshots import write
@@ -30,7 +30,6 @@ DIED = tuple(run for run in SAMPLES if run.startswith("oom_"))
 SNAPSHOT = "a_snapshot"
 EVENTS = 2_000
 
-pytestmark = pytest.mark.xdist_group("samples")  # the lake is made once
 
 
 @pytest.fixture(scope="module")
@@ -118,4 +117,4 @@ def test_runs_of_one_ingest_stand_in_the_order_of_their_names_below_newer_ones()
     whole = {"start_bytes": 0, "end_bytes": 0, "status": "closed"}
     rows = {"runs": [{"run": run, "artifact": run} for run in came],
             "artifacts": [{"run": run, "artifact": run, "source": run, "path": run, "ingested_at": when, **whole} for run, when in came.items()]}
-    assert [row["run"] for row in records(from_rows(rows), _RUNS)] == ["zz_newer", "a_good_run", "oom_case"]
+    assert [row["run"] for row in sorted(records(from_rows(rows), _RUNS), key=_newest_first)] == ["zz_newer", "a_good_run", "oom_case"]

@@ -1,7 +1,6 @@
 """What every browser test needs: an app on an empty lake, and a browser of its own; a test file may put its own in their place.
 
-Tests that only look share one app on a lake of all samples and one browser (`visitor`): each page then costs about a second. They are one group
-(`ON_THE_SAMPLES`), so that they meet in one process.
+Tests that only look share one app on a lake of all samples and one browser of their process (`visitor`): each page then costs about a second.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tests.browser.driving import NEEDS_BROWSER, waited
 from tests.browser.visiting import PAGES, Visitor
 
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
-pytestmark = [*NEEDS_BROWSER, pytest.mark.xdist_group("samples in a browser"),
+pytestmark = [*NEEDS_BROWSER,
               pytest.mark.skipif(not AXE.is_file(), reason=f"needs axe-core in {AXE.parent}: `make install-dev` puts it there where npm works")]
 
 WIDE, NARROW = 1400, 480

@@ -12,7 +12,7 @@ from tests.browser.driving import NEEDS_BROWSER
 from tests.browser.visiting import Visitor
 from tests.conftest import ROOT
 
-pytestmark = [*NEEDS_BROWSER, pytest.mark.xdist_group("samples in a browser")]
+pytestmark = NEEDS_BROWSER
 REDRAW = "the pictures are older than the pages: run `python -m docs.make_pictures`"
 
 

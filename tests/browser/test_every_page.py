@@ -11,7 +11,7 @@ from tests.browser.expected import CASES, RUNS, facts, peak, report, size
 from tests.browser.visiting import PAGES, Visitor, gib_cell
 from tests.conftest import ROOT
 
-pytestmark = [*NEEDS_BROWSER, pytest.mark.xdist_group("samples in a browser")]
+pytestmark = NEEDS_BROWSER
 
 OF_THE_LAKE = ("start", "fleet", "compare", "sql", "glossary")
 """Pages that show no single run; every other one, a new one too, is met with each run."""

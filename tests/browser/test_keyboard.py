@@ -9,7 +9,7 @@ import pytest
 from tests.browser.driving import NEEDS_BROWSER, shows
 from tests.browser.visiting import Visitor
 
-pytestmark = [*NEEDS_BROWSER, pytest.mark.xdist_group("samples in a browser")]
+pytestmark = NEEDS_BROWSER
 
 MOST_TABS = 80
 _LOOKS = """

@@ -7,12 +7,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
-import pytest
 
 from tests.browser.driving import NEEDS_BROWSER, drawn, waited
 from tests.browser.visiting import Visitor
 
-pytestmark = [*NEEDS_BROWSER, pytest.mark.xdist_group("samples in a browser")]
+pytestmark = NEEDS_BROWSER
 _HOST = "[...document.querySelectorAll('*')].find(one => one.shadowRoot && one.shadowRoot.querySelector('button[data-as]'))"
 
 

@@ -21,7 +21,7 @@ from tests.browser.expected import LOGS, PRINTED, RUNS, Facts, peak, report, tru
 from tests.browser.visiting import Visitor, gib_cell, number_cell, size
 from tests.conftest import ROOT
 
-pytestmark = [*NEEDS_BROWSER, pytest.mark.xdist_group("samples in a browser")]
+pytestmark = NEEDS_BROWSER
 
 MOST_CLICKS = 3
 DENSE, MOE, OOM = "dense_7b5_pp2", "moe_16ranks", "oom_run"

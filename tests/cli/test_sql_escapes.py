@@ -174,7 +174,7 @@ def test_what_is_too_large_is_stopped_before_it_harms(name, lake):
     is_told_as_too_large(page_says(lake, TOO_LARGE[name], SECONDS))
 
 
-@pytest.mark.parametrize("name", ["two gigabytes", "parentheses"])
+@pytest.mark.parametrize("name", [pytest.param("two gigabytes", marks=pytest.mark.long), "parentheses"])
 def test_the_command_stops_it_before_it_harms_too(name, lake, capsys):
     is_told_as_too_large(command_says(capsys, lake, TOO_LARGE[name], SECONDS))
 

@@ -33,7 +33,7 @@ pytest.importorskip("pyspark.sql.connect.session", reason="the full pyspark is n
 
 SAMPLES = ("dense_7b5_pp2", "moe_16ranks", "oom_run", "snapshots")
 MAY_BE_EMPTY = {"rejects", "fleet_drift"}
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")

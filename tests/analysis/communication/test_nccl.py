@@ -9,8 +9,8 @@ import pytest
 
 from analysis.communication.nccl import communication
 from analysis.communication.rows import Communication
-from analysis.database import from_rows
 from tests.analysis.communication.nccl_jobs import MIB, Job, make
+from tests.analysis.made import shown
 from tests.ingest.parsers.log.reading import read
 
 SEEDS = range(60)
@@ -21,7 +21,7 @@ def section(*logs: tuple[str, str], ranks: Any = (), args: Any = None) -> Commun
     for path, text in logs:
         for table, found in read(text, path).items():
             rows.setdefault(table, []).extend(row | {"artifact": path} for row in found)
-    return communication(from_rows(rows), "file", 0, ranks, args)
+    return communication(shown(rows, "file"), "file", 0, ranks, args)
 
 
 def judged(job: Job) -> dict[int | None, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 from analysis.database import from_rows
 from analysis.oom.table import oom_table
+from tests.analysis.made import shown
 from tests.ingest.parsers.log.reading import read
 
 GIB, MIB = 2**30, 2**20
@@ -74,7 +75,7 @@ def _event(case: str, chance: random.Random):
 
 
 def _judged(text: str):
-    return oom_table(from_rows(read(text)), "file", 0)
+    return oom_table(shown(read(text), "file"), "file", 0)
 
 
 @pytest.mark.parametrize("case", ["A", "B", "C", "D", "G"])

@@ -63,7 +63,7 @@ def _asked(visitor: Visitor) -> None:
 QUERY = ("SELECT run, verdict, ranks_measured AS ranks, fullest_rank, ROUND(peak_bytes / 1073741824, 1) AS peak_gib, ooms\n"
          "FROM fleet_runs ORDER BY peak_bytes DESC")
 SHOTS = (
-    Shot("start", "start", height=760, words=("Bring a run", "Tick a row")),
+    Shot("start", "start", height=760, words=("Bring a run", "ranks")),
     Shot("overview_dense", "overview", "dense_7b5_pp2", charts=2, words=("came closest",)),
     Shot("theory", "theory", "dense_7b5_pp2", height=1100, charts=1, words=("Evidence",)),
     Shot("snapshot", "snapshot", "dense_7b5_pp2", height=1500, charts=2, words=("Peak requested", "Lived then")),

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from tests.load.server import served
 from tests.load.session import Page, Session
 
@@ -74,6 +76,7 @@ class User:
         return json.dumps({"rank": 0, "iteration": 1, "scope": "interval", "stats": stats}).encode() + b"\n"
 
 
+@pytest.mark.long
 def test_two_at_once_see_nothing_of_each_other_until_it_is_published(tmp_path: Path) -> None:
     steps = threading.Barrier(2)
     north, south = User("northmark", 11, 40, steps), User("southmark", 22, 60, steps)

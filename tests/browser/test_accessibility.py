@@ -59,9 +59,9 @@ return getComputedStyle(document.querySelector('[data-testid=stApp]')).colorSche
 
 
 def _ways() -> list[Any]:
-    """Each theme and each width in the quick tests, the other two pairs of them in the long ones."""
-    return [pytest.param("light", WIDE), pytest.param("dark", NARROW), pytest.param("dark", WIDE, marks=pytest.mark.long),
-            pytest.param("light", NARROW, marks=pytest.mark.long)]
+    """One theme and width in the quick tests, the other three pairs of them in the long ones."""
+    others = (("dark", NARROW), ("dark", WIDE), ("light", NARROW))
+    return [pytest.param("light", WIDE), *(pytest.param(*way, marks=pytest.mark.long) for way in others)]
 
 
 @pytest.fixture

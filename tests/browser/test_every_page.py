@@ -16,8 +16,9 @@ pytestmark = NEEDS_BROWSER
 OF_THE_LAKE = ("start", "fleet", "compare", "sql", "glossary")
 """Pages that show no single run; every other one, a new one too, is met with each run."""
 OF_A_RUN = tuple(page for page in PAGES if page not in OF_THE_LAKE)
-QUICK = {"overview", "findings"}
-"""Pages that meet each out-of-memory case; the rest meet them in the long tests."""
+QUICK = {"dense_7b5_pp2": set(OF_A_RUN), "moe_16ranks": {"overview", "findings", "steps", "ledger", "communication"},
+         "oom_run": {"overview", "steps", "plan"}}
+"""Pages that meet each run, and `overview` each out-of-memory case; the rest meet them in the long tests."""
 
 
 def _met() -> list[object]:
@@ -26,7 +27,7 @@ def _met() -> list[object]:
 
 
 def _quick(run: str, page: str) -> bool:
-    return run in RUNS or page in QUICK or (page == "snapshot" and bool(CASES[run]["snapshot"]))
+    return page in QUICK.get(run, {"overview"})
 
 
 def test_the_pages_are_those_of_the_navigation(visitor: Visitor) -> None:

@@ -40,10 +40,13 @@ if (link) { link.click(); }
 return Boolean(link);
 """
 _CELLS = """
+const done = arguments[1];
 for (const one of document.querySelectorAll('[data-testid=stDataFrame] .dvn-scroller')) {
     one.scrollTo(arguments[0] % 2 ? one.scrollWidth : 0, arguments[0] % 4 > 1 ? one.scrollHeight : 0);
 }
-return [...document.querySelectorAll('[data-testid=stDataFrame] table [role=gridcell], [data-testid=stTable] td')].map(one => one.textContent);
+const cells = () => [...document.querySelectorAll('[data-testid=stDataFrame] table [role=gridcell], [data-testid=stTable] td')];
+const drawn = () => setTimeout(() => done(cells().map(one => one.textContent)), 60);  // a table names its cells a moment after it drew them
+requestAnimationFrame(() => requestAnimationFrame(drawn));
 """
 _NAMED = """
 const words = arguments[0], shown = one => one.getClientRects().length > 0;
@@ -138,7 +141,7 @@ class Visitor:
         for corner in range(4):
             if found := self.browser.execute_script(_NAMED, words):
                 return found
-            self.browser.execute_script(_CELLS, corner)
+            self.browser.execute_async_script(_CELLS, corner)
         return None
 
     def arrive(self, page: str) -> None:
@@ -158,7 +161,7 @@ class Visitor:
 
         def there() -> bool:
             for corner in range(4):
-                seen.update(self.browser.execute_script(_CELLS, corner))
+                seen.update(self.browser.execute_async_script(_CELLS, corner))
                 if seen.issuperset(cells):
                     return True
             return False

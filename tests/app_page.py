@@ -46,5 +46,11 @@ def said(app: AppTest) -> str:
     return "\n".join((re.sub(r"\\(.)", r"\1", "\n".join(texts)), *figures, *cells))
 
 
+def runs_on_start(app: AppTest) -> list[str]:
+    """The runs that the start page lists, as they are called there."""
+    links = (one.proto for one in app.get("page_link") if one.proto.icon == ":material/grid_view:")
+    return [re.sub(r"\\(.)", r"\1", link.label) for link in links if not link.label.startswith("Open ")]
+
+
 def _cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)

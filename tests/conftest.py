@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,14 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip(f"needs the shared data folder, looked in {folder} (set HBMLEDGER_SHARED)")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _main_stays() -> Iterator[None]:
+    """A page run without a browser takes the place of the main module, which worker processes of a later test would load again."""
+    main = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = main
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

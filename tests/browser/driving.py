@@ -27,6 +27,8 @@ NEEDS_BROWSER = [pytest.mark.browser,
 """For `pytestmark` of a file of browser tests."""
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
           "--disable-component-update", "--disable-sync")
+FILES = "[data-testid=stFileChip]"
+"""What was brought, as the field lists it: a few at a time, and long names shortened."""
 _SOUGHT = re.compile(r"http://127\.0\.0\.1:\d+/\w+/_stcore/(health|host-config) - Failed to load resource: .* status of 404 ")
 
 
@@ -120,7 +122,7 @@ def uploaded(browser: Any, address: str, files: Sequence[Path], publish: bool = 
     browser.get(address)
     field = waited(lambda: browser.find_elements("css selector", "input[type=file]"), "the field to upload to")
     field[0].send_keys("\n".join(str(file) for file in files))
-    shows(browser, *(file.name for file in files))
+    waited(lambda: browser.find_elements("css selector", FILES), "the files in the field")
     if publish:
         clicked(browser, "Publish to the lake", "label")
     waited(lambda: _asked_to_read(browser), "the app takes the request to read")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from tests.browser.driving import NEEDS_BROWSER, clicked, drawn, shows, uploaded, waited
+from tests.browser.driving import FILES, NEEDS_BROWSER, clicked, drawn, shows, uploaded, waited
 from tests.browser.visiting import Visitor, size
 
 SAMPLES = Path(__file__).resolve().parent.parent.parent / "sample_data"
@@ -53,7 +53,7 @@ def test_an_uploaded_folder_of_a_mixture_of_experts_shows_its_ranks_and_their_lo
     field = waited(lambda: browser.find_elements("css selector", "input[type=file][webkitdirectory]"), "the field for a folder")
     field[0].send_keys(str(folder))
     files = sum(path.is_file() for path in folder.rglob("*"))
-    shows(browser, "memory_stats_rank0.jsonl")
+    waited(lambda: browser.find_elements("css selector", FILES), "the files in the field")
     clicked(browser, "Read it")
     shows(browser, f"{files} files: {files} new")
     clicked(browser, "Open moe_16ranks")

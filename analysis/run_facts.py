@@ -90,21 +90,11 @@ def _sizes(facts: dict[str, Any], args: dict[str, Any], sizes: ParallelSizes | s
     if isinstance(sizes, ParallelSizes):
         return {"world_size": sizes.world_size, "tp": sizes.tp, "pp": sizes.pp, "vpp": facts["virtual_pipeline_model_parallel_size"] or
                 _number(args.get("virtual_pipeline_model_parallel_size")), "cp": sizes.cp, "ep": sizes.ep, "etp": sizes.etp, "dp": sizes.dp,
-                "pp_stride": _stride(sizes)}
+                "pp_stride": sizes.stride("dense", "pp")}
     names = {"tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_size", "vpp": "virtual_pipeline_model_parallel_size",
              "cp": "context_parallel_size", "ep": "expert_model_parallel_size", "etp": "expert_tensor_parallel_size", "dp": "data_parallel_size",
              "world_size": "world_size"}
     return {short: facts[name] if facts[name] is not None else _number(args.get(name)) for short, name in names.items()}
-
-
-def _stride(sizes: ParallelSizes) -> int:
-    """How far apart two ranks are that differ in their stage alone."""
-    stride = 1
-    for axis, size in sizes.grid("dense"):
-        if axis == "pp":
-            break
-        stride *= size
-    return stride
 
 
 def _number(value: Any) -> int | None:

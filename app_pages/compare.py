@@ -69,7 +69,7 @@ def _index(names: Sequence[str], which: str, default: int) -> int:
 @st.cache_data(max_entries=32, show_spinner="Comparing")
 def _diff(root: str, version: str, before: str, after: str) -> Diff:
     sides = [name.rpartition("#") for name in (before, after)]
-    first, second = (side_of(*asked(run), int(attempt)) for run, _, attempt in sides)
+    first, second = (side_of(*asked(run), int(attempt), called=run) for run, _, attempt in sides)
     return diff(first, second)
 
 

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,8 @@ def _checked(arguments: argparse.Namespace) -> Iterator[Checked]:
     for name in arguments.run_names or _recent(arguments):
         with asked_run(name, arguments.lake) as asked:
             for one in asked.runs:
-                yield check(overview(asked.connection, one, asked.run_index, capacity=capacity), arguments.fail_on)
+                found = overview(asked.connection, one, asked.run_index, capacity=capacity)
+                yield check(replace(found, run=asked.called(one)), arguments.fail_on)
             for problem in asked.problems:
                 print(f"hbmledger: {problem}", file=sys.stderr)
 

@@ -52,4 +52,4 @@ def _side(name: str, lake: str | None) -> tuple[Side, tuple[str, ...]]:
     with asked_run(name, lake) as asked:
         if len(asked.runs) != 1:
             raise LedgerError(f"{len(asked.runs)} runs in it; a side of a diff is one", where=name, todo="give one run or one file")
-        return side_of(asked.connection, asked.runs[0], asked.run_index), asked.problems
+        return side_of(asked.connection, asked.runs[0], asked.run_index, called=asked.called(asked.runs[0])), asked.problems

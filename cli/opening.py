@@ -28,12 +28,20 @@ _FILE_ENDINGS = (".log", ".out", ".txt", ".gz", ".zst", ".json", ".jsonl", ".zip
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Runs to answer for on a connection; `run_index` null for the last attempt; `problems` are inputs of a path that could not be read."""
+    """Runs to answer for on a connection; `run_index` null for the last attempt; `problems` are inputs of a path that could not be read.
+
+    `cluster` is the one that was named.
+    """
 
     connection: duckdb.DuckDBPyConnection
     runs: tuple[str, ...]
     run_index: int | None
     problems: tuple[str, ...] = ()
+    cluster: str | None = None
+
+    def called(self, run: str) -> str:
+        """What a person calls a run of these: `CLUSTER/RUN` where its name alone is that of another cluster's too."""
+        return f"{self.cluster}/{run}" if self.cluster else run
 
 
 def lake_of(given: str | None) -> Lake:
@@ -71,8 +79,8 @@ def asked_run(name: str, lake: str | None) -> Iterator[Asked]:
         connection = connect(_lake_with(run, lake))
         if run_index is not None and connection.execute("SELECT 1 FROM run_attempts WHERE run = ? LIMIT 1", [name]).fetchone():
             run, run_index = name, None
-        with _in_its_cluster(connection, run) as meant:
-            yield Asked(connection, (meant,), run_index)
+        with _in_its_cluster(connection, run) as (cluster, meant):
+            yield Asked(connection, (meant,), run_index, cluster=cluster)
         return
     with TemporaryDirectory(prefix="hbmledger-") as folder:
         own = Lake(Path(folder) / "lake")
@@ -85,7 +93,7 @@ def asked_run(name: str, lake: str | None) -> Iterator[Asked]:
 
 
 @contextmanager
-def _in_its_cluster(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[str]:
+def _in_its_cluster(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[tuple[str | None, str]]:
     """The run that `RUN` or `CLUSTER/RUN` means, the connection showing that cluster alone. Raises LedgerError where two clusters have such a run."""
     from analysis.scope import clusters_of, within_cluster
 
@@ -94,10 +102,10 @@ def _in_its_cluster(connection: duckdb.DuckDBPyConnection, name: str) -> Iterato
         raise LedgerError(f"{len(clusters)} clusters have a run {name!r}: {', '.join(clusters)}", todo=f"name one of them, as {clusters[0]}/{name}")
     cluster, mark, run = name.partition("/")
     if clusters or not mark or cluster not in clusters_of(connection, run):
-        yield name
+        yield None, name
         return
     with within_cluster(connection, cluster):
-        yield run
+        yield cluster, run
 
 
 def _split(name: str) -> tuple[str, int | None]:

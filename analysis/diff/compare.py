@@ -29,11 +29,13 @@ MEASURES = ("allocated_bytes", "max_allocated_bytes", "max_reserved_bytes", "out
 _FACTS = ("framework", "framework_version", "gpu_name", "world_size", "num_microbatches")
 
 
-def side_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None, capacity: Capacity | None = None) -> Side:
-    """One attempt (default: the last). Raises LedgerError for an unknown run or attempt."""
+def side_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None, capacity: Capacity | None = None,
+            called: str | None = None) -> Side:
+    """One attempt (default: the last), its run `called` so where its name alone would not tell it. Raises LedgerError for an unknown one."""
     found = overview(connection, run, run_index, capacity=capacity)
     known = arguments_and_lines(connection, found.run, found.run_index)
-    return Side(found, native_args(known.args), known.places, environment_of(connection, found.run, found.run_index))
+    environment = environment_of(connection, found.run, found.run_index)
+    return Side(replace(found, run=called or run), native_args(known.args), known.places, environment)
 
 
 def diff(before: Side, after: Side) -> Diff:

@@ -197,7 +197,7 @@ def _grid_of(args: Given) -> Mapping[str, Any]:
     sizes, kind = _sizes(dict(args)), family(dict(args))
     if isinstance(sizes, str):
         return {"stages": None, "stride": None, "world_size": None, "family": kind, "reason": sizes}
-    return {"stages": sizes.pp, "stride": _stride(sizes), "world_size": sizes.world_size, "family": kind, "reason": None}
+    return {"stages": sizes.pp, "stride": sizes.stride("dense", "pp"), "world_size": sizes.world_size, "family": kind, "reason": None}
 
 
 def _stages(facts: Row, arguments: Sequence[Row] | None, variables: Sequence[Row] | None, gpu: str | None) -> list[Row]:
@@ -240,16 +240,6 @@ def _sizes(args: Mapping[str, Any]) -> ParallelSizes | str:
         except LedgerError as error:
             why = why or f"the sizes contradict one another: {error.what}"
     return why
-
-
-def _stride(sizes: ParallelSizes) -> int:
-    """How many ranks lie between one of a stage and the same of the next: the stage of a rank is its number over this, modulo the stages."""
-    stride = 1
-    for axis, size in sizes.grid("dense"):
-        if axis == "pp":
-            break
-        stride *= size
-    return stride
 
 
 def family(args: Mapping[str, Any]) -> str | None:

@@ -56,6 +56,11 @@ class ParallelSizes:
             sizes = {"tp": self.etp, "cp": self.cp if self.one_grid else 1, "ep": self.ep, "dp": self.edp, "pp": self.pp}
         return tuple((axis, sizes[axis]) for axis in _complete(self.order, sizes))
 
+    def stride(self, kind: str, axis: str) -> int:
+        """How far apart two ranks are that differ by one on this axis alone: a rank's place on it is its number over this, modulo the axis's size."""
+        grid = self.grid(kind)
+        return prod(size for _, size in grid[:[name for name, _ in grid].index(axis)])
+
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
@@ -207,11 +212,7 @@ def _check(sizes: ParallelSizes) -> None:
         if sizes.ep > 1 and "ep-dp" not in sizes.order and "dp-ep" not in sizes.order:
             raise LedgerError(f"argument order is {sizes.order!r}; with one grid ep and dp must stand side by side, as in {DEFAULT_ORDER}")
         return
-    agree = _stride(sizes.grid("dense"), "pp") == _stride(sizes.grid("expert"), "pp") and (sizes.order.endswith("pp") or sizes.edp == sizes.dp)
+    agree = sizes.stride("dense", "pp") == sizes.stride("expert", "pp") and (sizes.order.endswith("pp") or sizes.edp == sizes.dp)
     if sizes.pp > 1 and not agree:
         raise LedgerError(f"argument order is {sizes.order!r} with PP {sizes.pp}, and expert_model_parallel_size is {sizes.ep}: the dense and the "
                           "expert grid would disagree on the stage of a rank; an order that ends in pp, or ETP x EP = TP x CP, would fit")
-
-
-def _stride(grid: tuple[tuple[str, int], ...], axis: str) -> int:
-    return prod(size for _, size in grid[:[name for name, _ in grid].index(axis)])

@@ -57,5 +57,7 @@ def test_the_list_tells_clusters(lake, capsys):
 def test_all_are_checked_and_compared(lake, capsys):
     assert main(["check", "--lake", lake, "--capacity", "80GiB"]) == 1
     told = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in told if line.split()[1].startswith(("a/b", "same"))] == ["clear", "clear", "fails"]
+    assert [line.split()[0] for line in told if line.split()[1].startswith(("a/b", "east/same", "west/same"))] == ["clear", "clear", "fails"]
+    assert [name for line in told for name in line.split() if name.endswith("same#0:")] == ["east/same#0:", "west/same#0:"]
     assert main(["diff", "east/same", "west/same", "--lake", lake]) in (0, 1)
+    assert capsys.readouterr().out.splitlines()[0] == "east/same#0 -> west/same#0"

@@ -16,10 +16,9 @@ from analysis.rows import Level, Overview, Rank
 from analysis.scope import RECORDS_TO_LOOK_AT
 from analysis.verdict import WORDS
 from app_pages._address import chosen_run, note, of_run
-from app_pages._shared import asked_of, lake_root, lake_version, place, safe, told_errors
+from app_pages._shared import DEVICE_MEMORY, asked_of, lake_root, lake_version, place, safe, told_errors
 from app_pages._table import size
 
-DEVICE_MEMORY = "device_memory"
 Colour = Literal["red", "orange", "green", "blue", "gray"]
 MARKS: dict[Level, tuple[str, Colour]] = {
     "oom": ("dangerous", "red"), "near": ("warning", "orange"), "clear": ("check_circle", "green"), "insufficient": ("hourglass_empty", "blue"),

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 import streamlit as st
 
 from analysis.rows import Overview
-from app_pages._shared import lake_root, lake_version
+from app_pages._shared import DEVICE_MEMORY, lake_root, lake_version
 
 KEPT = 128
 """Results, of all pages and runs; the ones asked for longest ago go first."""
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 def kept(what: str, found: Overview, how: Callable[[], T]) -> T:
     """The result of `how`, which is called where nobody asked `what` of this run, lake and device memory before."""
-    given = str(st.session_state.get("capacity") or "").strip()
+    given = str(st.session_state.get(DEVICE_MEMORY) or "")
     return cast(T, _result(what, lake_root(), lake_version(), found.run, found.run_index, given, how))
 
 

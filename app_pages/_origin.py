@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections import deque
 from collections.abc import Mapping
 from itertools import islice
@@ -34,11 +36,26 @@ def origin(source: Source) -> None:
         st.caption("The file is no longer where it was read, or the line is too far down to show here.")
 
 
-@st.cache_data(max_entries=256, show_spinner="Finding the line")
 def context(path: str, line: int) -> str:
     """The lines around `line`, numbered and cut to `WIDTH`; empty where the file is gone or an archive's member."""
-    if line > LINES_READ or not Path(path).is_file():
-        return ""
+    now = _as_it_lies(path)
+    return "" if now is None or line > LINES_READ else _context(path, now, line)
+
+
+def _as_it_lies(path: str) -> tuple[str, int, int, int] | None:
+    """What tells the file of this path from another one, and from itself before it was written to; null where there is none.
+
+    A cache by the path alone would go on saying that a file is gone after it came back, and show the lines of one that was replaced.
+    """
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    return (os.path.abspath(path), found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+@st.cache_data(max_entries=256, show_spinner="Finding the line")
+def _context(path: str, now: tuple[str, int, int, int], line: int) -> str:
     try:
         with open_stream(path) as stream:
             lines = islice(enumerate(stream, 1), max(0, line - 1 - AROUND), line + AROUND)
@@ -59,14 +76,13 @@ def located(last: Source, words: str) -> Source:
 
     Lines of other ranks fall between those of a block, so that counting back from its end would name the wrong one.
     """
-    line = None if last.line is None else _line_of(last.artifact, last.line, " ".join(words.split()))
+    now, sought = _as_it_lies(last.artifact), " ".join(words.split())
+    line = None if last.line is None or now is None or not sought or last.line > LINES_READ else _line_of(last.artifact, now, last.line, sought)
     return last if line is None else Source(last.artifact, line)
 
 
 @st.cache_data(max_entries=256, show_spinner=False)
-def _line_of(path: str, last: int, words: str) -> int | None:
-    if last > LINES_READ or not words or not Path(path).is_file():
-        return None
+def _line_of(path: str, now: tuple[str, int, int, int], last: int, words: str) -> int | None:
     try:
         with open_stream(path) as stream:
             above = deque(islice(enumerate(stream, 1), last), maxlen=BLOCK_LINES)

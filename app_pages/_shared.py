@@ -30,6 +30,9 @@ GIB = 2**30
 SERVER_ROOT = "HBMLEDGER_SERVER_ROOT"
 """Variable that names the folder whose paths may be read on the server."""
 
+DEVICE_MEMORY = "device_memory"
+"""Where a session keeps the device memory that its pages count with."""
+
 _SPOOLED = re.compile(rf"[^\s:]*{SPOOL}[^/\s]*/")
 _RUNS = """
 WITH rejected AS (

@@ -293,6 +293,25 @@ def test_context_shows_the_lines_around_as_text(tmp_path: Path) -> None:
     assert context(str(tmp_path / "gone.log"), 5) == ""
 
 
+def test_lines_are_those_of_the_file_as_it_lies_now(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    assert context(str(log), 1) == ""
+    log.write_text("one\n")
+    assert context(str(log), 1) == ">       1  one"
+    log.write_text("another\n")
+    assert context(str(log), 1) == ">       1  another"
+
+
+def test_a_relative_path_is_another_file_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.log").write_text(f"{name}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    assert context("x.log", 1).endswith("here")
+    monkeypatch.chdir(tmp_path / "there")
+    assert context("x.log", 1).endswith("there")
+
+
 def test_a_path_on_the_server_is_read_and_one_outside_is_refused(app: AppTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "root" / "job_1").mkdir(parents=True)
     (tmp_path / "root" / "job_1" / "memory_stats_rank0.jsonl").write_text('{"rank": 0, "stats": {"allocated_bytes.all.peak": 1048576}}\n')

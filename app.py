@@ -4,6 +4,7 @@ Nothing runs on import: worker processes of an ingest load the main module again
 """
 
 if __name__ == "__main__":
+    import sys
     from pathlib import Path
 
     import streamlit as st
@@ -12,6 +13,8 @@ if __name__ == "__main__":
     from app_pages._shared import safe
     from app_pages._sign_in import require
 
+    # The thread that sends what pages say waits for the interpreter after each message: 5 ms for each page in the making, unless told otherwise.
+    sys.setswitchinterval(0.0005)
     st.set_page_config(page_title="HBM Ledger", page_icon=str(Path(__file__).with_name("app_pages") / "icon.svg"), layout="wide")
     # Streamlit writes white on any primary colour, the light one of the dark theme too.
     st.html("<style>[data-testid^=stBaseButton-primary] p {color: light-dark(white, #0d1b26)}</style>")

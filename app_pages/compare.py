@@ -8,11 +8,12 @@ from typing import Any
 import streamlit as st
 
 from analysis.charts.diff import class_bars, explained_bars, measured_bars
-from analysis.diff.compare import diff, side_of
-from analysis.diff.rows import Change, Diff, Size
+from analysis.diff.compare import diff, side
+from analysis.diff.rows import Change, Diff, Side, Size
 from app_pages._address import note, place_of
+from app_pages._header import read_overview
 from app_pages._picture import picture
-from app_pages._shared import asked, attempts, gib, lake_root, lake_version, none_yet, place, safe, section, told_errors
+from app_pages._shared import DEVICE_MEMORY, asked, attempts, gib, lake_root, lake_version, none_yet, place, safe, section, told_errors
 from app_pages._table import opened, table
 
 _NAMED = {"allocated_bytes": "allocated", "max_allocated_bytes": "peak allocated", "max_reserved_bytes": "max reserved",
@@ -29,7 +30,7 @@ def show() -> None:
         return
     before, after = _chosen(names)
     with told_errors():
-        found = _diff(lake_root(), lake_version(), before, after)
+        found = _diff(lake_root(), lake_version(), before, after, st.session_state.get(DEVICE_MEMORY, ""))
     for text in found.sentences:
         st.write(safe(text))
     if not found.differs:
@@ -66,11 +67,15 @@ def _index(names: Sequence[str], which: str, default: int) -> int:
     return default if at is None else at
 
 
-@st.cache_data(max_entries=32, show_spinner="Comparing")
-def _diff(root: str, version: str, before: str, after: str) -> Diff:
-    sides = [name.rpartition("#") for name in (before, after)]
-    first, second = (side_of(*asked(run), int(attempt), called=run) for run, _, attempt in sides)
-    return diff(first, second)
+@st.cache_resource(max_entries=32, show_spinner="Comparing")
+def _diff(root: str, version: str, before: str, after: str, capacity: str) -> Diff:
+    """Shared as the overviews are that it sets beside each other: those of the runs' own pages, which count with the same device memory."""
+    return diff(*map(_side, (before, after)))
+
+
+def _side(name: str) -> Side:
+    run, _, attempt = name.rpartition("#")
+    return side(*asked(run), read_overview(run, int(attempt)))
 
 
 def _changes(found: Diff) -> None:

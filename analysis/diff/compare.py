@@ -33,9 +33,13 @@ def side_of(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | No
             called: str | None = None) -> Side:
     """One attempt (default: the last), its run `called` so where its name alone would not tell it. Raises LedgerError for an unknown one."""
     found = overview(connection, run, run_index, capacity=capacity)
-    known = arguments_and_lines(connection, found.run, found.run_index)
-    environment = environment_of(connection, found.run, found.run_index)
-    return Side(replace(found, run=called or run), native_args(known.args), known.places, environment)
+    return side(connection, run, replace(found, run=called or run))
+
+
+def side(connection: duckdb.DuckDBPyConnection, run: str, found: Overview) -> Side:
+    """The same of an overview that is there already; `run` is its run's name in the records."""
+    known = arguments_and_lines(connection, run, found.run_index)
+    return Side(found, native_args(known.args), known.places, environment_of(connection, run, found.run_index))
 
 
 def diff(before: Side, after: Side) -> Diff:

@@ -95,12 +95,13 @@ _ARTIFACTS = "SELECT DISTINCT path FROM artifacts WHERE run = ? ORDER BY path"
 
 
 def overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int | None = None, *, capacity: Capacity | None = None,
-             records_at_most: int | None = None) -> Overview:
+             records_at_most: int | None = None, attempts: Sequence[int] = ()) -> Overview:
     """Everything about one attempt (default: the last); `capacity` wins over the artifacts'. Raises LedgerError for an unknown run or attempt.
 
-    With `records_at_most` a long attempt is judged by its last steps, and its coverage says so (`analysis.scope`); without, by all.
+    With `records_at_most` a long attempt is judged by its last steps, and its coverage says so (`analysis.scope`); without, by all. `attempts` are
+    the run's, ascending, where the caller has listed the lake; one that it does not name is looked for.
     """
-    attempts = _attempts_listed(connection, run, run_index, records_at_most)
+    attempts = tuple(attempts) if run_index in attempts else _attempts_listed(connection, run, run_index, records_at_most)
     run_index = attempts[-1] if run_index is None else run_index
     with scoped(connection, run, run_index, records_at_most) as window:
         return _overview(connection, run, run_index, attempts, capacity, window)
@@ -116,6 +117,7 @@ def _attempts_listed(connection: duckdb.DuckDBPyConnection, run: str, run_index:
 
 def _overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, attempts: tuple[int, ...], capacity: Capacity | None,
               window: Window | None) -> Overview:
+    since = window.first_iteration if window else -1
     facts = configuration(connection, run, run_index)
     ranks = ranks_of(connection, run, run_index, capacity, facts.gpu_name)
     covered = coverage(connection, run, run_index, tuple(rank.rank for rank in ranks if rank.rank is not None))
@@ -126,7 +128,7 @@ def _overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, a
     snapshots = run_snapshots(connection, run)
     ooms = oom_table(connection, run, run_index, snapshots)
     with attempt_steps(connection, run, run_index):
-        loads, top, phases = high_loads(connection), fullest(connection), phase_peaks(connection, run, run_index)
+        loads, top, phases = high_loads(connection), fullest(connection), phase_peaks(connection, run, run_index, since)
         far, far_stage = stage_tail(connection, ranks)
         near = near_limits(connection, ranks, steps_before(connection, run, run_index), {one.rank for one in ooms})
         near = remembered(near, ranks) if window else near
@@ -147,7 +149,7 @@ def _overview(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, a
         | ({"logits": logits.reason} if logits.verdict == "not_measurable" else {}),
         devices=devices, records=counts, high_loads=loads, risers=risers, logits=logits,
         fullest=top, snapshots=snapshots, phase_peaks=phases, tail=far, tail_stage=far_stage)
-    found = replace(found, load_proxies=() if loads else load_proxies(connection, run, run_index),
+    found = replace(found, load_proxies=() if loads else load_proxies(connection, run, run_index, since),
                     communication=(shown := communication(connection, run, run_index, ranks, args)),
                     not_measurable=found.not_measurable | ({} if shown else {"communication": _NO_COMMUNICATION}))
     environment = environment_of(connection, run, run_index)

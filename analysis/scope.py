@@ -28,6 +28,7 @@ RECORDS_TO_LIST = 20_000_000
 
 _STEPPED = ("rank_memory", "memory_stats", "expert_load")
 _KEPT = {
+    "attempt_facts": "SELECT * FROM attempt_facts WHERE run = $run",
     "run_attempts": "SELECT * FROM run_attempts WHERE run = $run",
     "rank_layout": "SELECT * FROM rank_layout WHERE run = $run AND run_index = $run_index",
     "rank_latest": "SELECT * FROM rank_latest WHERE run = $run AND run_index = $run_index",

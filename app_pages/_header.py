@@ -16,7 +16,7 @@ from analysis.rows import Level, Overview, Rank
 from analysis.scope import RECORDS_TO_LOOK_AT
 from analysis.verdict import WORDS
 from app_pages._address import chosen_run, note, of_run
-from app_pages._shared import DEVICE_MEMORY, asked_of, lake_root, lake_version, place, safe, told_errors
+from app_pages._shared import DEVICE_MEMORY, asked_of, attempts_of, lake_root, lake_version, place, safe, told_errors
 from app_pages._table import size
 
 Colour = Literal["red", "orange", "green", "blue", "gray"]
@@ -33,7 +33,8 @@ def _overview(root: str, version: str, run: str, run_index: int, capacity: str) 
     Its run is called as in the list of runs, so that links and what is kept of it tell clusters apart.
     """
     given = given_capacity(capacity) if capacity else None
-    return replace(overview(*asked_of(root, version, run), run_index, capacity=given, records_at_most=RECORDS_TO_LOOK_AT), run=run)
+    return replace(overview(*asked_of(root, version, run), run_index, capacity=given, records_at_most=RECORDS_TO_LOOK_AT,
+                            attempts=attempts_of(root, version, run)), run=run)
 
 
 def run_page(title: str) -> Overview:

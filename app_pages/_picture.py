@@ -8,11 +8,11 @@ needed on the server. Data is made when it is asked for, so that a page does not
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import streamlit as st
 
-from analysis.charts.picture import Picture, table_of
+from analysis.charts.picture import Chart, Picture, table_of
 from analysis.query.ask import Answer
 from analysis.query.export import csv_for_spreadsheets, parquet
 
@@ -21,6 +21,19 @@ _INNER = ("gib", "text", "order", "position", "place", "label", "ink")
 """Columns that only the drawing needs: bytes tell the same."""
 _DRAWN = {"usermeta": {"embedOptions": {"renderer": "svg"}}}
 """Always as SVG: a canvas could not be kept as one, and a chart has few enough marks."""
+
+
+class _Drawn:
+    """A chart as Streamlit asks for it. It is not checked against Vega-Lite's schema for each reader, which takes as long again: tests do."""
+
+    def __init__(self, chart: Chart) -> None:
+        self._chart = chart
+
+    def to_dict(self) -> dict[str, Any]:
+        """The specification."""
+        return {**self._chart.to_dict(validate=False), **_DRAWN}
+
+
 _BUTTONS = """
 <div role="group" aria-label="Keep the picture"><button type="button" data-as="png">PNG</button><button type="button" data-as="svg">SVG</button></div>
 """
@@ -85,7 +98,7 @@ def picture(found: Picture, name: str, **more: Any) -> Any:
     """
     holder = f"picture-{name}"
     with st.container(key=holder, gap="small"):
-        answer = st.altair_chart(found.chart.properties(**_DRAWN), alt=found.alt, **more)
+        answer = st.altair_chart(cast(Any, _Drawn(found.chart)), alt=found.alt, **more)
         with st.container(horizontal=True, vertical_alignment="center"):
             with st.popover("Keep", icon=":material/download:", type="tertiary", help="This picture as PNG or SVG, its data as CSV or Parquet"):
                 _buttons()(data={"picture": holder, "name": name}, key=f"{holder}-as")

@@ -102,6 +102,11 @@ def asked_of(root: str, version: str, run: str) -> tuple[duckdb.DuckDBPyConnecti
     return own, row["name"]
 
 
+def attempts_of(root: str, version: str, run: str) -> list[int]:
+    """The attempts of a run, ascending, as the list of a lake names them."""
+    return sorted(row["run_index"] for row in _attempts(root, version) if row["run"] == run)
+
+
 def called(name: str, cluster: str | None = None) -> str:
     """What `attempts` calls a run of this name, of that cluster where it is known."""
     return next((row["run"] for row in attempts() if row["name"] == name and cluster in (None, row["cluster"])), name)

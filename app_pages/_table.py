@@ -6,12 +6,11 @@ GiB of whole bytes below 2^53 are exact in floating point (a division by a power
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 import streamlit as st
 
-from analysis.charts.picture import table_of
 from analysis.rows import Source
 from analysis.verdict import size_text
 from app_pages._address import place_of, remember
@@ -24,6 +23,26 @@ ROWS = 2_000
 _UNITS = {"GiB": 2**30, "MiB": 2**20}
 _SIZED = re.compile(r"(?:(.*?),? )?(GiB|MiB)")
 Row = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class Made(Sequence[Row]):
+    """Rows that are made of `items` as they are looked at: of 4,096 ranks a page lists 2,000, and a file of all is seldom asked for."""
+
+    def __init__(self, items: Sequence[T], how: Callable[[T], Row]) -> None:
+        self._items, self._how = items, how
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Row]: ...
+
+    def __getitem__(self, at: int | slice) -> Row | list[Row]:
+        return [self._how(one) for one in self._items[at]] if isinstance(at, slice) else self._how(self._items[at])
 
 
 def exact() -> bool:
@@ -38,8 +57,8 @@ def size(value: float | None) -> str:
 
 def table(rows: Sequence[Row], key: str | None = None, formats: Mapping[str, str] | None = None, **more: Any) -> Any:
     """Rows, each column whose name ends in a unit as a number of it; `formats` says how others, or those, are written."""
-    given = formats or {}
-    names = list(rows[0]) if rows else []
+    given, drawn = formats or {}, rows[:ROWS]
+    names = list(drawn[0]) if drawn else []
     shown = {name: _name(name, names) for name in names}
     config = {}
     for name, new in shown.items():
@@ -47,7 +66,7 @@ def table(rows: Sequence[Row], key: str | None = None, formats: Mapping[str, str
             config[new] = st.column_config.NumberColumn(format="localized")
         elif name in given or _SIZED.fullmatch(name):
             config[name] = st.column_config.NumberColumn(format=given.get(name, "%.2f"))
-    listed = [{new: _value(name, row[name]) if new != name else row[name] for name, new in shown.items() if new} for row in rows[:ROWS]]
+    listed = [{new: _value(name, row[name]) if new != name else row[name] for name, new in shown.items() if new} for row in drawn]
     answer = st.dataframe(listed, hide_index=True, placeholder="-", key=key, column_config={**config, **more.pop("column_config", {})}, **more)
     if len(rows) > ROWS:
         _cut(rows, key or "table")
@@ -55,11 +74,10 @@ def table(rows: Sequence[Row], key: str | None = None, formats: Mapping[str, str
 
 
 def _cut(rows: Sequence[Row], name: str) -> None:
-    """What is not listed, and the way to it; the rows are held as columns, not as objects, until this page is run again."""
-    held = table_of(rows)
+    """What is not listed, and the way to it."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"The first {ROWS:,} of {len(rows):,} rows are listed.", width="content")
-        kept_rows(f"all-{name.partition(' ')[0]}", held.to_pylist)
+        kept_rows(f"all-{name.partition(' ')[0]}", lambda: rows)
 
 
 def ticked(rows: Sequence[Row], key: str, link: str, names: Sequence[str], formats: Mapping[str, str] | None = None, **more: Any) -> int | None:

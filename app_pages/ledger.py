@@ -13,7 +13,7 @@ from app_pages._header import run_page
 from app_pages._origin import as_sum
 from app_pages._picture import picture
 from app_pages._shared import gib, safe, section
-from app_pages._table import ROWS, opened, ticked
+from app_pages._table import ROWS, Made, opened, ticked
 
 STAGES = 64
 
@@ -54,7 +54,7 @@ def _gaps(found: Overview, ledger: Ledger) -> None:
 def _rows(found: Overview, gaps: tuple[Gap, ...]) -> None:
     """Every measured rank; the ticked one as a sum, with the lines its memory was read from."""
     at = {one.rank: (one.source, one.peak_source) for one in found.ranks}
-    picked = opened([_gap(one) for one in gaps], "gaps", "rank", [str(one.rank) for one in gaps], [at.get(one.rank, ()) for one in gaps])
+    picked = opened(Made(gaps, _gap), "gaps", "rank", [str(one.rank) for one in gaps], [at.get(one.rank, ()) for one in gaps])
     if picked is not None:
         one = gaps[picked]
         as_sum(f"gap of rank {one.rank} over the {one.against} {one.base_bytes:,} B",

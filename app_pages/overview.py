@@ -19,12 +19,13 @@ from app_pages._header import MARKS, chosen_overview, headroom_told, least_headr
 from app_pages._origin import origin
 from app_pages._picture import kept_rows, picture
 from app_pages._shared import gib, place, safe, section
-from app_pages._table import ROWS, opened, size, table
+from app_pages._table import ROWS, Made, opened, size, table
 
 _SIZES = (("allocated_bytes", "allocated"), ("max_allocated_bytes", "peak allocated"), ("reserved_bytes", "reserved"),
           ("max_reserved_bytes", "max reserved"), ("device_used_bytes", "device used"), ("outside_bytes", "outside torch"),
           ("capacity_bytes", "capacity"), ("soft_headroom_bytes", "soft headroom"), ("hard_headroom_bytes", "hard headroom"),
           ("headroom_bound_bytes", "headroom, at most"))
+Sizes = Sequence[tuple[str, str]]
 _BOXES = {"red": st.error, "orange": st.warning, "green": st.success, "blue": st.info, "gray": st.info}
 TABLES = ("Ranks", "Stages")
 FINDINGS = 3
@@ -105,7 +106,8 @@ def _tables(found: Overview) -> None:
         return
     near = {one.rank: one for one in found.near_limit}
     ranks = found.ranks if len(found.ranks) <= ROWS else _closest_first(found.ranks)
-    picked = opened(_shown([_rank(one, near.get(one.rank)) for one in ranks]), "ranks", "rank", [_who(one) for one in ranks],
+    told = _told(ranks)
+    picked = opened(Made(ranks, lambda one: _rank(one, near.get(one.rank), told)), "ranks", "rank", [_who(one) for one in ranks],
                     [(one.source, one.peak_source) for one in ranks])
     if len(ranks) <= ROWS:
         kept_rows("ranks", lambda: [_exact(one) for one in ranks])
@@ -129,7 +131,8 @@ def _closest_first(ranks: Sequence[Rank]) -> list[Rank]:
 
 
 def _stages(found: Overview) -> None:
-    table(_shown([_stage(one) for one in found.stages]))
+    told = _told(found.stages)
+    table([_stage(one, told) for one in found.stages])
     for one in found.surpluses:
         sign = "above" if one.surplus_bytes >= 0 else "below"
         st.caption(f"{one.which.capitalize()} stage, {dict(_SIZES)[one.measure]}: {size(abs(one.surplus_bytes))} ({abs(one.surplus_ratio):.1%}) "
@@ -138,28 +141,27 @@ def _stages(found: Overview) -> None:
         st.caption(safe(reason))
 
 
-def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows without the sizes that none has."""
-    empty = {f"{words}, GiB" for _, words in _SIZES if all(row[f"{words}, GiB"] is None for row in rows)}
-    return [{name: value for name, value in row.items() if name not in empty} for row in rows]
+def _told(rows: Sequence[Rank | Stage]) -> Sizes:
+    """The sizes that any of the rows has."""
+    return [(name, words) for name, words in _SIZES if any(getattr(row, name) is not None for row in rows)]
 
 
 def _who(one: Rank) -> str:
     return str(one.rank) if one.rank is not None else one.rank_label or "?"
 
 
-def _rank(one: Rank, near: Near | None) -> dict[str, Any]:
+def _rank(one: Rank, near: Near | None, told: Sizes) -> dict[str, Any]:
     often = None if near is None or near.near_steps is None else f"{near.near_steps} of {near.steps}"
-    return {"rank": _who(one), "stage": "?" if one.stage is None else str(one.stage), **_sizes(one), "limit": near.near if near else None,
+    return {"rank": _who(one), "stage": "?" if one.stage is None else str(one.stage), **_sizes(one, told), "limit": near.near if near else None,
             "steps near": often, "iteration": one.iteration, "scope": one.scope, "read at": place(one.source)}
 
 
-def _stage(one: Stage) -> dict[str, Any]:
-    return {"stage": "?" if one.stage is None else str(one.stage), "ranks measured": one.ranks, **_sizes(one), "holds": one.holds}
+def _stage(one: Stage, told: Sizes) -> dict[str, Any]:
+    return {"stage": "?" if one.stage is None else str(one.stage), "ranks measured": one.ranks, **_sizes(one, told), "holds": one.holds}
 
 
-def _sizes(one: Rank | Stage) -> dict[str, Any]:
-    return {f"{words}, GiB": gib(getattr(one, name)) for name, words in _SIZES}
+def _sizes(one: Rank | Stage, told: Sizes) -> dict[str, Any]:
+    return {f"{words}, GiB": gib(getattr(one, name)) for name, words in told}
 
 
 def _theory(found: Overview) -> None:

@@ -18,7 +18,7 @@ from app_pages._header import run_page
 from app_pages._kept import kept
 from app_pages._picture import picture
 from app_pages._shared import asked, gib, place, safe, section
-from app_pages._table import opened, size, table
+from app_pages._table import Made, opened, table
 
 _LEVELS = ("stable", "occasional", "insufficient", "undetermined", "clear")
 
@@ -45,14 +45,14 @@ def _classes(found: Overview) -> None:
         column.metric(level, count)
     order = sorted(found.near_limit, key=lambda one: (_LEVELS.index(one.near), -(one.near_steps or 0), one.rank or 0))
     at = {one.rank: (one.source, one.peak_source) for one in found.ranks}
-    opened([_class(one) for one in order], "classes", "rank", [str(one.rank) for one in order], [at.get(one.rank, ()) for one in order])
+    opened(Made(order, _class), "classes", "rank", [str(one.rank) for one in order], [at.get(one.rank, ()) for one in order])
 
 
 def _class(one: Near) -> dict[str, Any]:
     chance = None if one.low is None or one.high is None else f"{one.low:.1%} to {one.high:.1%}"
     return {"rank": one.rank, "class": one.near, "by": {"hard": "live bytes", "cache": "cached", None: None}[one.kind], "near steps": one.near_steps,
-            "of": one.steps, "chance of a step, 95 %": chance, "hard headroom": size(one.headroom_hard_bytes),
-            "soft headroom": size(one.headroom_soft_bytes), "retries in steps": one.touched_steps, "why": one.reason, "steps chosen": one.rule}
+            "of": one.steps, "chance of a step, 95 %": chance, "hard headroom, GiB": gib(one.headroom_hard_bytes),
+            "soft headroom, GiB": gib(one.headroom_soft_bytes), "retries in steps": one.touched_steps, "why": one.reason, "steps chosen": one.rule}
 
 
 def _fullest(found: Overview) -> None:
@@ -85,8 +85,8 @@ def _loads(found: Overview) -> None:
     if reason := found.not_measurable.get("high_load_steps"):
         st.info(safe(reason), icon=":material/help:")
         return
-    table([{"rank": one.rank, "rule": one.rule, "threshold": size(one.threshold_bytes), "median": size(one.median_bytes),
-            "most": size(one.most_bytes), "high": len(one.steps), "of": one.of_steps,
+    table([{"rank": one.rank, "rule": one.rule, "threshold, GiB": gib(one.threshold_bytes), "median, GiB": gib(one.median_bytes),
+            "most, GiB": gib(one.most_bytes), "high": len(one.steps), "of": one.of_steps,
             "steps": ", ".join(map(str, one.steps[:40])) + (" ..." if len(one.steps) > 40 else "")} for one in found.high_loads], "loads")
 
 
@@ -101,9 +101,9 @@ def _outlook(found: Overview) -> None:
                             help=f"At most {FARTHEST} times the {seen} steps seen")
     ahead = outlook(found, int(steps))
     st.caption("If the next steps are like those seen: nothing drifts and nothing is changed. Bounds at 95 %.")
-    table([{"rank": one.rank, "near the limit": _between(one.near_low, one.near_high), "dies, at most": _share(one.die_high),
-            "a peak above all seen": _share(one.higher_peak), "not said, because": one.refused}
-           for one in sorted(ahead.ranks, key=lambda one: -(one.near_high or 0))], "outlook")
+    table(Made(sorted(ahead.ranks, key=lambda one: -(one.near_high or 0)), lambda one: {
+        "rank": one.rank, "near the limit": _between(one.near_low, one.near_high), "dies, at most": _share(one.die_high),
+        "a peak above all seen": _share(one.higher_peak), "not said, because": one.refused}), "outlook")
     if ahead.tail:
         st.caption(safe(f"Tail of stage {ahead.tail_stage}: " + (ahead.tail.refused or
                    f"one step of a rank passes {size_text(ahead.tail.limit_bytes)} with chance {ahead.tail.low:.1e} to {ahead.tail.high:.1e}")))
@@ -143,11 +143,10 @@ def _risers(found: Overview) -> None:
     picture(step_charts.staircase(levels, [one for one in found.risers if one.rank == shown]), "staircase")
     if len(rises) > 1:
         picture(step_charts.riser_dots(found.risers), "rises")
-    listed = found.risers
-    opened([{"rank": one.rank, "iteration": one.iteration, "rise, GiB": gib(one.rise_bytes), "kind": one.kind,
-             "peak rose, GiB": gib(one.peak_rise_bytes), "coincided with": ", ".join(one.coincided),
-             "read at": place(one.source)} for one in listed], "risers", "step", [f"{one.iteration}.{one.rank}" for one in listed],
-           [(one.source,) for one in listed])
+    opened(Made(found.risers, lambda one: {
+        "rank": one.rank, "iteration": one.iteration, "rise, GiB": gib(one.rise_bytes), "kind": one.kind,
+        "peak rose, GiB": gib(one.peak_rise_bytes), "coincided with": ", ".join(one.coincided), "read at": place(one.source)}), "risers", "step",
+        [f"{one.iteration}.{one.rank}" for one in found.risers], [(one.source,) for one in found.risers])
 
 
 show()

@@ -17,6 +17,7 @@ from analysis.database import from_rows, records
 from analysis.report.keys import as_json
 from analysis.verdict import size_text
 from app_pages._header import _overview
+from app_pages._picture import _DRAWN, _Drawn
 from app_pages._shared import _RUNS, _newest_first
 from ingest.lake import Lake
 from ingest.pipeline import ingest
@@ -30,6 +31,11 @@ DIED = tuple(run for run in SAMPLES if run.startswith("oom_"))
 SNAPSHOT = "a_snapshot"
 EVENTS = 2_000
 
+
+@pytest.fixture(autouse=True)
+def charts_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every chart of every page against Vega-Lite's schema, which the app leaves to this test."""
+    monkeypatch.setattr(_Drawn, "to_dict", lambda drawn: {**drawn._chart.to_dict(validate=True), **_DRAWN})
 
 
 @pytest.fixture(scope="module")

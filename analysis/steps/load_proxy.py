@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _LENGTH = r"seq(?:uence)?[_ -]?len(?:gth)?"
 _NAMES = re.compile(rf"load[_ -]?balanc|aux[_ -]?loss|(?:max|packed|actual|mean)[_ -]?{_LENGTH}|{_LENGTH}s?$", re.IGNORECASE)
-_STEPS = "SELECT iteration, losses, other FROM iterations WHERE run = ? AND run_index = ? AND iteration IS NOT NULL ORDER BY iteration"
+_STEPS = "SELECT iteration, losses, other FROM iterations WHERE run = $run AND run_index = $run_index AND iteration >= $since ORDER BY iteration"
 _PRINTED = """
-SELECT DISTINCT UNNEST(MAP_KEYS(losses)) AS name FROM iterations WHERE run = ? AND run_index = ?
-UNION SELECT DISTINCT UNNEST(MAP_KEYS(other)) FROM iterations WHERE run = ? AND run_index = ?
+WITH step AS (SELECT losses, other FROM iterations WHERE run = $run AND run_index = $run_index AND iteration >= $since)
+SELECT DISTINCT UNNEST(MAP_KEYS(losses)) AS name FROM step UNION SELECT DISTINCT UNNEST(MAP_KEYS(other)) FROM step
 """
 HIGHEST_STEPS = 5
 
@@ -39,12 +39,13 @@ class LoadProxy:
     highest_steps: tuple[int, ...]
 
 
-def load_proxies(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> tuple[LoadProxy, ...]:
-    """The proxies an attempt prints, by name; none where it prints none: a long run's steps are not fetched to find that out."""
-    if not any(_NAMES.search(row["name"]) for row in records(connection, _PRINTED, [run, run_index] * 2)):
+def load_proxies(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, since: int = -1) -> tuple[LoadProxy, ...]:
+    """The proxies an attempt prints from step `since` on, by name; none where it prints none: its steps are not fetched to find that out."""
+    asked = {"run": run, "run_index": run_index, "since": since}
+    if not any(_NAMES.search(row["name"]) for row in records(connection, _PRINTED, asked)):
         return ()
     values: dict[str, dict[int, float]] = {}
-    for row in records(connection, _STEPS, [run, run_index]):
+    for row in records(connection, _STEPS, asked):
         for name, value in _pairs(row).items():
             if _NAMES.search(name) and (figure := _number(value)) is not None:
                 values.setdefault(name, {})[row["iteration"]] = figure

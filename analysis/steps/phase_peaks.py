@@ -51,10 +51,10 @@ class PhasePeak:
         return f"{self.phase}: {size} on {where}, {size_text(abs(self.over_bytes))} {way} its training peak"
 
 
-def phase_peaks(connection: duckdb.DuckDBPyConnection, run: str, run_index: int) -> tuple[PhasePeak, ...]:
-    """One row a phase seen, the fullest first, within `attempt_steps`."""
+def phase_peaks(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, since: int = -1) -> tuple[PhasePeak, ...]:
+    """One row a phase seen, the fullest first, within `attempt_steps`; `since` is the first step that is read, where not all are."""
     return tuple(
         PhasePeak(row["phase"], row["rank"], row["iteration"], row["peak_bytes"], row["exact"], row["told_by"], row["training_bytes"],
                   None if row["training_bytes"] is None else row["peak_bytes"] - row["training_bytes"], row["readings"],
                   Source(row["path"], row["line"]))
-        for row in records(connection, asked_text("phase_peaks"), {"run": run, "run_index": run_index}))
+        for row in records(connection, asked_text("phase_peaks"), {"run": run, "run_index": run_index, "since": since}))

@@ -23,8 +23,9 @@ PAGES = tuple(dict.fromkeys(re.findall(r"app_pages/([a-z]\w*)\.py", (ROOT / "app
 _WATCH = """
 if (window.turns === undefined) {
     window.turns = 0;
-    const app = document.querySelector('[data-testid=stApp]');
-    new MutationObserver(() => { window.turns += 1; }).observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
+    // Of the whole document: the app's own element is put in anew by the theme that arrives after it.
+    const what = {subtree: true, attributes: true, attributeFilter: ['data-test-script-state']};
+    new MutationObserver(() => { window.turns += 1; }).observe(document, what);
 }
 return window.turns;
 """

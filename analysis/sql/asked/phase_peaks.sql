@@ -1,8 +1,9 @@
 -- The largest peak of each rank in each phase that is no plain training step, beside the rank's training peak. Over `attempt_steps`; parameters: $run,
--- $run_index. A phase is told by the reading's own label, or by what the job logged: the first reading after an event (by line in one artifact, else by
+-- $run_index, $since. A phase is told by the reading's own label, or by what the job logged: the first reading after an event (by line in one artifact, else by
 -- iteration) holds what happened since; an evaluation or a save of unknown iteration did not happen before the first. `exact` is false where the
 -- figure is only an upper bound: a maximum that did not rise there, or a first reading, which spans everything since the start. Training peaks are
--- those of steps that hold no such phase.
+-- those of steps that hold no such phase. Where only the steps from $since on are read (else it is -1), what happened before them tells nothing: it
+-- lies before readings that are not seen.
 WITH label AS (
     SELECT
         rank, iteration, artifact, line, LOWER(phase) AS label, COALESCE(source, '') AS source, scope = 'interval' OR max_allocated_bytes IS NULL AS own,
@@ -47,14 +48,16 @@ WITH label AS (
     FROM job_events
     WHERE run = $run AND run_index = $run_index
         AND (iteration IS NOT NULL OR event NOT IN ('evaluation', 'checkpoint_saved', 'checkpoint_save_started'))
+        AND COALESCE(iteration, -1) >= $since
     UNION ALL
     SELECT 'evaluation', iteration, artifact, line
     FROM iterations
-    WHERE run = $run AND run_index = $run_index AND iteration IS NOT NULL AND phase = 'validation'
+    WHERE run = $run AND run_index = $run_index AND iteration >= $since AND phase = 'validation'
     UNION ALL
     SELECT 'first optimizer step', MIN(iteration) - 1, CAST(NULL AS VARCHAR), CAST(NULL AS BIGINT)
     FROM iterations
     WHERE run = $run AND run_index = $run_index AND COALESCE(skipped, 0) = 0 AND COALESCE(phase, 'train') <> 'validation'
+        AND $since = -1
 ), step AS (
     SELECT DISTINCT iteration FROM attempt_steps
 ), span AS (

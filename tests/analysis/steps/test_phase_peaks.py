@@ -43,6 +43,16 @@ def test_skipped_steps_are_no_optimizer_steps():
     assert (one.iteration, one.over_bytes) == (3, 10 * GIB)
 
 
+def test_what_happened_before_the_steps_that_are_read_is_not_put_into_the_first_of_them():
+    """Of a long run its last steps are read: neither the first optimizer step nor the save of step 4 lies in them, that of step 18 does."""
+    saves = [{"event": "checkpoint_saved", "iteration": step, "line": 10 * step + 5} for step in (4, 18)]
+    connection = from_rows({"rank_memory": steps([20] * 20)[16:], "iterations": iterations(20), "job_events": saves})
+    with attempt_steps(connection, "file", 0):
+        told = {(one.phase, one.iteration) for one in phase_peaks(connection, "file", 0, since=17)}
+        assert told == {("checkpoint save", 19)}
+        assert {one.phase for one in phase_peaks(connection, "file", 0)} == {"checkpoint save", "first optimizer step"}
+
+
 def test_a_checkpoint_counts_in_the_reading_after_it():
     """Saved after step 3 (line 35): step 3 was read at line 30, so what the save took is in the reading of step 4."""
     saved = [{"event": "checkpoint_saved", "iteration": 3, "line": 35}]

@@ -17,6 +17,7 @@ from app_pages._findings import worst
 from app_pages._header import line, read_overview
 from app_pages._lakes import SHARED, look_at, target
 from app_pages._shared import SERVER_ROOT, attempts, called, run_names, safe, section, shown, told_errors
+from app_pages._table import Made, table
 from app_pages._upload import Folder, Job, free_name, spool, under_root
 from ingest.errors import LedgerError
 from ingest.lake import default_root
@@ -222,14 +223,17 @@ def _entry(row: dict[str, Any], *, named: bool) -> None:
 
 
 def _all(found: list[dict[str, Any]]) -> None:
-    rows = [{"run": row["run"], "attempt": row["run_index"], "sizes": _sizes(row), "ranks seen": f"{row['ranks_seen']} of {row['world_size'] or '?'}",
-             "iterations": _steps(row), "rejects": row["rejects"], "read": row["ingested_at"]} for row in found]
     config = {"read": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"), "attempt": st.column_config.NumberColumn(width="small")}
-    chosen = st.dataframe(rows, hide_index=True, column_config=config, on_select="rerun", selection_mode="single-row", key="recent")
+    chosen = table(Made(found, _listed), "recent", column_config=config, on_select="rerun", selection_mode="single-row")
     st.caption("Tick a row to open its overview.")
     if picked := chosen.selection.rows:
         row = found[picked[0]]
         st.switch_page("app_pages/overview.py", query_params={"run": row["run"], "attempt": str(row["run_index"])})
+
+
+def _listed(row: dict[str, Any]) -> dict[str, Any]:
+    return {"run": row["run"], "attempt": row["run_index"], "sizes": _sizes(row), "ranks seen": f"{row['ranks_seen']} of {row['world_size'] or '?'}",
+            "iterations": _steps(row), "rejects": row["rejects"], "read": row["ingested_at"]}
 
 
 def _sizes(row: dict[str, Any]) -> str:

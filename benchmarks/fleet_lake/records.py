@@ -2,7 +2,7 @@
 
 A rank keeps its weights (steady), peaks in every step (its stage's height and up to 64 MiB of jitter in printed digits), holds in reserved what it
 needed and a staircase that rises every ninth day, and has some 2 GiB outside torch. Peaks of jobs without the probe never reset. Blocks are in the
-order that `compact` leaves: run, attempt, rank, iteration.
+order that `compact` leaves: run, attempt, iteration, rank.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def memory_rows(block: Block, sizes: Sizes) -> pa.Table:
         "at": pa.array(np.tile(_times(block), len(ranks))).cast(pa.timestamp("us")),
         "line": pa.array((np.tile(record, len(ranks)) * block.job.kind.ranks + np.repeat(ranks, len(places)) + 1).astype(np.int64)),
     }
-    return _whole("rank_memory", known, count)
+    by_step = np.arange(count).reshape(len(ranks), len(places)).T.reshape(-1)
+    return _whole("rank_memory", known, count).take(by_step)
 
 
 def day_rows(block: Block, sizes: Sizes) -> pa.Table:

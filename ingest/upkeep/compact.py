@@ -1,7 +1,7 @@
 """Many small files of a table as few large ones, sorted, while others write and read.
 
 Every ingest adds a file a table, so a lake fed by cron has hundreds a day. Small files of one partition are read together, in bins that bound both
-memory and the number of open files, sorted by run, attempt, rank and iteration, so that a question about one run reads the row groups that hold it,
+memory and the number of open files, sorted by run, attempt, iteration and rank, so that a question about one run reads the row groups that hold it,
 and written as files of `TARGET_BYTES`. What is large already is left alone: the work is in proportion to what is new, not to the lake.
 Rows that can never count again are left out (`ingest.upkeep.pieces`); rows that pieces added to days become one a rank, day and level (`rank_day`).
 One bin is one commit; a bin that another upkeep touched meanwhile is looked at again. Killed at any moment it leaves at most files that no log names.

@@ -10,8 +10,9 @@ import pyarrow as pa
 from ingest.upkeep.reading import columns_of
 from ingest.upkeep.stored import ROW_GROUP_ROWS, Version
 
-ORDER = ("run", "run_index", "rank", "iteration", "day", "artifact", "device", "event", "line")
-"""Rows are sorted by those of these columns that the table has."""
+ORDER = ("run", "run_index", "iteration", "rank", "day", "artifact", "device", "event", "line")
+"""Rows are sorted by those of these columns that the table has. Steps before ranks: the last steps of a long run, which are what is asked of it most,
+lie together, where by rank they would be spread over every row group of their day."""
 
 
 def in_order(connection: duckdb.DuckDBPyConnection, query: str, version: Version) -> Iterator[pa.Table]:

@@ -83,8 +83,8 @@ class Visitor:
 
     def turn(self, page: str) -> None:
         """Go to a page by the app's own link to it; the run that is looked at stays."""
-        if self.browser.execute_script("return location.pathname") != path_of(page):
-            self._taken(lambda: self.browser.execute_script(_LINK, path_of(page)), f"a link of the app to {page}")
+        if not self._at(page):
+            self._taken(lambda: self.browser.execute_script(_LINK, path_of(page)), f"a link of the app to {page}", lambda: self._at(page))
             self.arrive(page)
 
     def look(self, page: str, run: str | None) -> None:
@@ -101,15 +101,18 @@ class Visitor:
         self._taken(lambda: clicked(self.browser, words, *kinds), f"a click on {words!r}")
         self.rest()
 
-    def _taken(self, act: Callable[[], Any], what: str) -> None:
-        """Act until the app takes it."""
+    def _at(self, page: str) -> bool:
+        return bool(self.browser.execute_script("return location.pathname") == path_of(page))
+
+    def _taken(self, act: Callable[[], Any], what: str, done: Callable[[], bool] = lambda: False) -> None:
+        """Act until the app takes it. A script that ends within one frame of the browser never shows as running: then `done` after a while tells."""
         before = self.browser.execute_script(_WATCH)
 
         def taken() -> bool:
             act()
             limit = monotonic() + 5
-            while monotonic() < limit:
-                if self.browser.execute_script(_WATCH) > before:
+            while (left := limit - monotonic()) > 0:
+                if self.browser.execute_script(_WATCH) > before or (left < 4 and done()):
                     return True
                 sleep(0.05)
             return False
@@ -147,7 +150,7 @@ class Visitor:
 
     def arrive(self, page: str) -> None:
         """Wait until a page that a click leads to by way of another is there."""
-        waited(lambda: self.browser.execute_script("return location.pathname") == path_of(page), f"the page {page}")
+        waited(lambda: self._at(page), f"the page {page}")
         self.rest()
 
     def rest(self) -> None:

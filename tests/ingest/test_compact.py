@@ -50,7 +50,7 @@ def test_small_files_of_a_partition_become_one_in_order(tmp_path: Path) -> None:
     months = {row[0] for row in connect(lake).execute("SELECT DISTINCT month FROM rank_memory").fetchall()}
     assert len(lake.uris("rank_memory")) == report.files_after == len(months)
     assert records(lake) == before
-    rows = pq.read_table(lake.uris("rank_memory")[0], columns=["run", "run_index", "rank", "iteration"], partitioning=None).to_pylist()
+    rows = pq.read_table(lake.uris("rank_memory")[0], columns=["run", "run_index", "iteration", "rank"], partitioning=None).to_pylist()
     keys = [tuple(-1 if value is None else value for value in row.values()) for row in rows]
     assert [key[0] for key in keys] == sorted(key[0] for key in keys)
     told = [key for key in keys if -1 not in key]

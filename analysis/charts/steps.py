@@ -16,6 +16,8 @@ from analysis.charts.picture import EDGE, MARKS, ROOM, Picture, colours, data, l
 from analysis.rows import Riser
 from analysis.steps.fullest import Fullest
 
+DOTS = 1_000
+"""Risers that are drawn: dots of 60 square pixels hide each other beyond, and a browser takes 0.1 s for each thousand."""
 _NOT_TOLD = "not told"
 
 
@@ -83,7 +85,7 @@ def staircase(steps: Sequence[dict[str, Any]], risers: Sequence[Riser]) -> Pictu
 
 def riser_dots(risers: Sequence[Riser]) -> Picture:
     """Every rank's risers over the steps, by kind."""
-    kept, said = largest(risers, MARKS // 2, lambda one: one.rise_bytes, "risers")
+    kept, said = largest(risers, DOTS, lambda one: one.rise_bytes, "risers")
     rows = [{"iteration": one.iteration, "rank": one.rank, "kind": one.kind or _NOT_TOLD, "with": ", ".join(one.coincided), **size_of(one.rise_bytes)}
             for one in kept]
     chart = data(rows).mark_point(filled=True, size=60, opacity=0.9, **EDGE).encode(

@@ -1,4 +1,4 @@
-"""Rank by step: what was left of each rank in each step, at most 5,000 cells, each showing its worst; near ones marked.
+"""Rank by step: what was left of each rank in each step, at most 2,500 cells, each showing its worst; near ones marked.
 
 SQL: `analysis/sql/asked/step_heat.sql`. Ranks whose capacity or outside is not known are left out: their headroom cannot be said.
 """
@@ -17,8 +17,8 @@ from analysis.scope import last_steps
 if TYPE_CHECKING:
     import duckdb
 
-ROWS, COLUMNS = 50, 100
-assert ROWS * COLUMNS <= MARKS
+ROWS, COLUMNS, CELLS = 50, 100, MARKS // 2
+"""At most so many of each. A browser takes 0.1 s for a thousand cells, and the page has three more pictures."""
 
 
 def step_heat(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, ranks: Sequence[Rank],
@@ -30,9 +30,10 @@ def step_heat(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, r
     known = [rank for rank in ranks if rank.rank is not None and rank.capacity_bytes is not None and rank.outside_bytes is not None]
     if not known:
         return []
+    rows = min(ROWS, len(known))
     left = {rank.rank: (rank.capacity_bytes or 0) - (rank.outside_bytes or 0) for rank in known}
     near = {rank.rank: margin(rank.capacity_bytes or 0) for rank in known}
     with last_steps(connection, run, run_index, records_at_most):
         found = records(connection, asked_text("step_heat"), {
-            "run": run, "run_index": run_index, "ranks": list(left), "left": list(left.values()), "steps": COLUMNS, "rows": ROWS})
+            "run": run, "run_index": run_index, "ranks": list(left), "left": list(left.values()), "steps": min(COLUMNS, CELLS // rows), "rows": rows})
     return [{**row, "near": bool(row["exact"]) and row["headroom_bytes"] <= near[row["worst_rank"]]} for row in found]

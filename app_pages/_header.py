@@ -99,6 +99,14 @@ def line(found: Overview) -> None:
                    help="Which formula of Megatron printed the footprint: see the page Theory")
 
 
+def no_branch(found: Overview) -> str:
+    """Why a run has no branch of the formula."""
+    if found.ledger is None or not found.ledger.expected.stages:
+        return "Neither a printed footprint nor arguments are in the artifacts: the branch cannot be told."
+    return ("No footprint was printed, or its lines were not logged: there is no branch to tell. "
+            "The arguments are known: the page Ledger counts what each stage should hold.")
+
+
 def least_headroom(found: Overview) -> Rank | None:
     """The rank with the least soft headroom; null where none is known."""
     known = (one for one in found.ranks if one.soft_headroom_bytes is not None)

@@ -15,7 +15,7 @@ from analysis.rows import Near, Overview, Rank, Source, Stage
 from analysis.verdict import size_text
 from app_pages._address import known, of_run
 from app_pages._findings import worst
-from app_pages._header import MARKS, chosen_overview, headroom_told, least_headroom
+from app_pages._header import MARKS, chosen_overview, headroom_told, least_headroom, no_branch
 from app_pages._origin import origin
 from app_pages._picture import kept_rows, picture
 from app_pages._shared import gib, place, safe, section
@@ -184,7 +184,7 @@ def _theory(found: Overview) -> None:
 def _branch(found: Overview) -> None:
     section("Formula branch", "branch", "generation")
     if found.branch is None:
-        st.info("Nothing printed and no arguments: the branch cannot be told.", icon=":material/account_tree:")
+        st.info(no_branch(found), icon=":material/account_tree:")
         return
     card = found.branch.card
     st.write(f"**{safe(card.branch)}**, {safe(card.confidence)}" + (f"; generations {safe(', '.join(card.generations))}" if card.generations else ""))

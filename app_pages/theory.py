@@ -13,7 +13,7 @@ from analysis.rows import Branch, Overview, Source
 from analysis.theory.last_stage import LastStage
 from analysis.theory.terms import Part, Term, symbols_of
 from analysis.verdict import size_text
-from app_pages._header import run_page
+from app_pages._header import no_branch, run_page
 from app_pages._origin import located, origin
 from app_pages._picture import picture
 from app_pages._shared import gib, safe, section
@@ -26,7 +26,7 @@ def show() -> None:
     """The page."""
     found = run_page("Printed theory")
     if found.branch is None:
-        st.info("Neither a printed footprint nor arguments are in the artifacts: the branch cannot be told.", icon=":material/account_tree:")
+        st.info(no_branch(found), icon=":material/account_tree:")
         _printed(found)
     else:
         _branch(found.branch)

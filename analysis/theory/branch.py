@@ -101,7 +101,8 @@ def _nothing_printed(args: Args | None) -> Card:
         given = {name: value for name, value in args.items() if value is not None}
         known, _ = formula_arguments({"padded_vocab_size": 1, "data_parallel_size": 1, **given})
         silent = tuple(one.name for one in GENERATIONS if report(one, known, None).printed_text is None)
-        evidence.append(Evidence("arguments", f"for these arguments nothing is printed by {', '.join(silent) or 'no generation'}"))
+        evidence.append(Evidence("arguments", f"for these arguments nothing is printed by {', '.join(silent)}" if silent else
+                                 "for these arguments every generation prints one"))
     return Card("undecided", silent, _releases(silent), "none", tuple(evidence))
 
 

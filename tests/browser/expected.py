@@ -72,6 +72,8 @@ def _findings(told: Any, run: str) -> Facts:
 
 
 def _ledger(told: Any, run: str) -> Facts:
+    if not told["gap"]["rows"]:
+        return Facts((told["not_measurable"]["gap"], "Every class of every stage"))
     top = max(told["gap"]["rows"], key=lambda one: one["max_allocated_bytes"] or 0)
     stage = next(one for one in told["gap"]["expected_stages"] if one["pp"] == top["stage"])
     assert stage["peak_allocated_bytes"] > 0
@@ -80,6 +82,8 @@ def _ledger(told: Any, run: str) -> Facts:
 
 
 def _steps(told: Any, run: str) -> Facts:
+    if not told["near_limit"]:
+        return Facts(("No rank's number is known: nothing can be counted.", told["not_measurable"]["fullest"]))
     counts = Counter(one["class"] for one in told["near_limit"])
     if run == "moe_16ranks":
         assert counts == Counter(truth(run)["classes"].values())
@@ -91,6 +95,8 @@ def _steps(told: Any, run: str) -> Facts:
 
 
 def _theory(told: Any, run: str) -> Facts:
+    if told["branch"] is None:
+        return Facts(("No footprint was printed", told["not_measurable"]["theory"]))
     printed = PRINTED.findall((ROOT / "sample_data" / LOGS.get(run, f"{run}/train.log")).read_text())
     terms = told["branch"]["terms"]
     return Facts((told["branch"]["branch"], *(f"= {figure} MB" for figure in (printed[-1] if printed and terms else ()))),
@@ -98,10 +104,13 @@ def _theory(told: Any, run: str) -> Facts:
 
 
 def _plan(told: Any, run: str) -> Facts:
-    fullest = max(told["stages"], key=lambda one: one["max_allocated_bytes"])
-    tp, pp = told["run"]["tp"], told["run"]["pp"]
-    return Facts((f"Fullest stage {fullest['stage']} {size(fullest['max_allocated_bytes'])}", f"TP {tp}, PP {pp}"),
-                 (gib_cell(fullest["max_allocated_bytes"]),))
+    if told["stages"]:
+        fullest = max(told["stages"], key=lambda one: one["max_allocated_bytes"])
+        stage, peak_bytes = fullest["stage"], fullest["max_allocated_bytes"]
+    else:
+        expected = max(told["gap"]["expected_stages"], key=lambda one: one["peak_allocated_bytes"])
+        stage, peak_bytes = expected["pp"], expected["peak_allocated_bytes"]
+    return Facts((f"Fullest stage {stage} {size(peak_bytes)}", f"TP {told['run']['tp']}, PP {told['run']['pp']}"), (gib_cell(peak_bytes),))
 
 
 def _communication(told: Any, run: str) -> Facts:

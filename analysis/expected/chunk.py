@@ -6,7 +6,7 @@ dense, expert, Mamba and MTP layers of one chunk differ, and full recomputation 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from analysis.expected.activations import Saved, attention, dense_layer, mlp
 from analysis.expected.boundary import boundary_tensor
@@ -24,15 +24,15 @@ from analysis.theory.stages import Cell
 
 def chunk_bytes(run: Run, cell: Cell, tensors: list[Tensor]) -> ChunkBytes:
     """Saved bytes and windows of one chunk and micro-batch."""
-    largest = max((tensor.elements for tensor in tensors if tensor.gemm), default=0)
-    layers = list(_layers(run, cell))
-    saved = sum(one.saved for one, _ in layers)
-    window = max((_window(run, one) + backward_bytes(made, largest, run.model.hidden, run.options) for one, made in layers), default=0)
+    largest = largest_gemm(tensors)
+    layers = list(chunk_layers(run, cell))
+    saved = sum(one.saved for _, one, _ in layers)
+    window = max((window_bytes(run, one) + backward_bytes(made, largest, run.model.hidden, run.options) for _, one, made in layers), default=0)
     if cell.embedding:
         saved += embedding_bytes(run.model, run.options)
     if run.options.legacy_gradients:
         saved += boundary_tensor(run.model, run.options)
-    layer = max((sum(made.values()) for _, made in layers), default=0)
+    layer = max((sum(made.values()) for *_, made in layers), default=0)
     return ChunkBytes(saved, window, head_bytes(run.model, run.options, cell.mtp).peak if cell.loss else 0, layer)
 
 
@@ -49,20 +49,26 @@ def layer_saved(run: Run, kind: str) -> Saved:
     return mlp(model, options, model.ffn) if kind == "-" else dense_layer(model, options, run.kernel)
 
 
-def _layers(run: Run, cell: Cell) -> Iterator[tuple[Kept, Saved]]:
-    """Each decoder and MTP layer: what it keeps, and what it makes."""
+def largest_gemm(tensors: Iterable[Tensor]) -> int:
+    """Elements of the largest weight whose gradient a GEMM makes."""
+    return max((tensor.elements for tensor in tensors if tensor.gemm), default=0)
+
+
+def chunk_layers(run: Run, cell: Cell) -> Iterator[tuple[str, Kept, Saved]]:
+    """Each decoder and MTP layer: its kind, what it keeps, and what it makes."""
     for index in range(cell.layers):
         layer = cell.first_layer + index
-        made = layer_saved(run, layer_kind(run.model, layer))
+        kind = layer_kind(run.model, layer)
+        made = layer_saved(run, kind)
         if layer not in run.model.bf16_layers:
             made = quantised_saved(made, run.options)
-        yield kept(made, run.model, run.options, index=index), made
+        yield kind, kept(made, run.model, run.options, index=index), made
     for index, kind in enumerate(run.model.mtp_kinds * cell.mtp, cell.layers):
         made = quantised_saved(layer_saved(run, kind), run.options)
-        yield kept(made, run.model, run.options, index=index, decoder=False), made
+        yield kind, kept(made, run.model, run.options, index=index, decoder=False), made
 
 
-def _window(run: Run, one: Kept) -> int:
+def window_bytes(run: Run, one: Kept) -> int:
     """Uniform full recomputation makes N layers at once."""
     options = run.options
     return one.window * (options.recompute_layers if options.recompute == "full" and options.recompute_method != "block" else 1)

@@ -106,7 +106,7 @@ def _resident(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]]) -> 
         "boundary": boundary_bytes(run.model, options, cells, expandable=expandable),
         "workspaces": workspace_bytes(run.model, options, run.env),
         "global_buffer": global_buffer_bytes(run.model, options, run.sizes),
-        "moe_leftovers": _leftovers(run, chunks),
+        "moe_leftovers": leftover_bytes(run, chunks),
     }
 
 
@@ -121,7 +121,7 @@ def _extras(run: Run, cells: tuple[Cell, ...], tensors: list[Tensor]) -> dict[st
     }
 
 
-def _leftovers(run: Run, chunks: list[list[Buffer]]) -> int:
+def leftover_bytes(run: Run, chunks: list[list[Buffer]]) -> int:
     """Maps and probabilities that each MoE layer's dispatcher still refers to after the step."""
     layers = sum(1 for chunk in chunks for buffer in chunk for tensor in buffer.tensors if tensor.name == "router")
     gathered = run.options.local_tokens * run.sizes.ep * run.sizes.etp

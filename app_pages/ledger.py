@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from analysis.charts.ledger import gap_bars, ledger_bars
 from analysis.charts.ledger_rows import fullest
+from analysis.expected.origin import Line, class_origin
 from analysis.reconcile import Gap, Ledger
 from analysis.rows import Overview
 from analysis.verdict import size_text
@@ -87,11 +90,30 @@ def _classes(ledger: Ledger) -> None:
         picked = ticked(rows, "classes", "class", [f"{stage}.{name}" for stage, _, name in listed],
                         dict.fromkeys(("after a step", "at the peak"), "localized"))
         if picked is None:
-            st.caption("Tick a row to see its stage as a sum.")
+            st.caption("Tick a row to see its stage as a sum, and how its class came about.")
         else:
-            stage, row, _ = listed[picked]
+            stage, row, name = listed[picked]
             as_sum(f"stage {stage} after a step", row.classes, row.steady_allocated_bytes)
             as_sum(f"stage {stage} at its peak, {row.peak_instant.replace('_', ' ')}", row.peak_classes, row.peak_allocated_bytes)
+            _class(ledger, stage, name)
+
+
+def _class(ledger: Ledger, stage: int, name: str) -> None:
+    """How the one class of the ticked row came about; once where it holds the same at both instants."""
+    found, what = class_origin(ledger.expected, stage, name), f"{name.replace('_', ' ')} of stage {stage}"
+    peak = f"at its peak, {found.instant.replace('_', ' ')}"
+    if found.after_step == found.at_peak:
+        _lines(f"{what} after a step and {peak}", found.at_peak)
+        return
+    _lines(f"{what} after a step", found.after_step)
+    _lines(f"{what} {peak}", found.at_peak)
+
+
+def _lines(what: str, lines: Sequence[Line]) -> None:
+    """Lines that add up to the byte, each in symbols and in numbers; nothing where the class holds nothing then."""
+    if lines:
+        shown = [f"{line.bytes:+17,} B  {line.what}" + (f": {line.symbols} = {line.numbers}" if line.symbols else "") for line in lines]
+        st.code("\n".join((*shown, f"{sum(line.bytes for line in lines):17,} B  = {what}")), language=None, wrap_lines=True)
 
 
 def _assumptions(ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +149,20 @@ def test_a_class_of_the_ledger_and_a_gap_are_sums_to_the_byte(samples: str, monk
     assert not app.exception
     sums = [one.value for one in app.code if "  = " in one.value]
     assert [text.splitlines()[-1].partition("  = ")[2].split(",")[0] for text in sums] == [
-        "gap of rank 1 over the printed 29", "stage 1 after a step", "stage 1 at its peak"]
+        "gap of rank 1 over the printed 29", "stage 1 after a step", "stage 1 at its peak", "weights of stage 1 after a step and at its peak"]
     for text in sums:
         *parts, total = [int(line.split(" B ")[0].replace(",", "")) for line in text.splitlines()]
         assert sum(parts) == total
+
+
+def test_a_class_of_the_ledger_is_told_by_its_formulas_with_their_numbers(samples: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = go(app_on(samples, monkeypatch).run(), "ledger", **{"run": "moe_16ranks", "class": "0.activations"})
+    assert not app.exception
+    stage, found = next(one.value for one in app.code if "stage 0 at its peak" in one.value), app.code[-1].value
+    assert found.splitlines()[-1].endswith(" B  = activations of stage 0 at its peak, backward")
+    assert found.splitlines()[-1].split(" B ")[0].strip() in stage
+    assert re.search(r"MoE layer, experts input: .* = 2 · 12 · ", found)
+    assert f"{2 * 12 * 2 * 2048 * 16_384 * 2:+17,} B  MoE layer, experts input" in found
 
 
 def test_an_instant_of_a_snapshot_comes_with_the_link(samples: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def _changed(lake: Path) -> Facts:
     before, after = peak(report(lake, DENSE)), peak(report(lake, OOM))
     sentences = [one.replace("->", "→") for one in said(lake, "diff", DENSE, OOM)["sentences"][:2]]
     return Facts((f"peaked {size(after - before)} above that of {DENSE}#0", *sentences),
-                 ("micro_batch_size",))
+                 ("micro_batch_size", gib_cell(after - before)))
 
 
 def _heaviest(lake: Path) -> Facts:
@@ -89,7 +89,8 @@ def _heaviest(lake: Path) -> Facts:
     most = max(stage["peak_classes"], key=stage["peak_classes"].__getitem__)
     assert (heaviest["stage"], most) == (0, "activations")
     difference = told["gap"]["differences"][0]
-    return Facts((f"Stage 1 should peak {size(difference['expected_bytes'])} above stage 0", f"activations {size(difference['classes'][most])}"))
+    return Facts((f"Stage 1 should peak {size(difference['expected_bytes'])} above stage 0", f"activations {size(difference['classes'][most])}"),
+                 (gib_cell(heaviest["max_allocated_bytes"]),))
 
 
 def _branch(lake: Path) -> Facts:
@@ -118,7 +119,8 @@ def _lived(lake: Path) -> Facts:
 
 def _near_in_the_month(lake: Path) -> Facts:
     near = [rank for rank, level in truth(MOE)["classes"].items() if level in ("stable", "occasional")]
-    return Facts(("Near the limit 1",), (MOE, *near))
+    most = max(rank["peak_bytes"] for rank in report(lake, MOE)["ranks"])  # of active memory, which limits, a little above allocated
+    return Facts(("Near the limit 1",), (MOE, *near, gib_cell(most)))
 
 
 def _try_first(lake: Path) -> Facts:

@@ -141,7 +141,9 @@ def test_nothing_printed():
     assert (card.branch, card.generations, card.confidence) == ("undecided", (), "none")
     silent = branch_card("", {**LLAMA_LIKE, "sequence_parallel": False})
     assert (silent.branch, silent.generations) == ("undecided", ("G01", "G02", "G03", "G03x", "G04", "G05"))
-    assert branch_card("", LLAMA_LIKE).generations == ()
+    every = branch_card("", LLAMA_LIKE)
+    assert every.generations == ()
+    assert every.evidence[-1].sentence == "for these arguments every generation prints one"
 
 
 @pytest.mark.parametrize("text", [

@@ -14,9 +14,10 @@ from typing import Any, Literal
 from analysis.expected import RankExpectation, expect_stages
 from analysis.findings.catalogue import ACTIONS
 from analysis.findings.model import Saver, Seen
+from analysis.plan.values import refuse_misspelt
 from analysis.reconcile import Expected
 from analysis.rows import Rank
-from analysis.theory.arguments import native_args
+from analysis.theory.arguments import native_args, whole
 from analysis.theory.layout import parallel_sizes
 from ingest.errors import LedgerError
 
@@ -96,6 +97,7 @@ def plan(expected: Expected, before: Before, changes: Mapping[str, Any]) -> Plan
     """Each stage with `changes` made. Raises LedgerError for an illegal layout, a size that does not divide, or a run without a ledger."""
     if not expected.stages or expected.microbatches is None:
         raise LedgerError(expected.reason or "the run's ledger is not known", todo="give a log with an argument dump")
+    refuse_misspelt(expected.args, native_args(changes))
     args = _changed(expected.args, changes)
     sizes = parallel_sizes(args)
     microbatches = _microbatches(expected, args, sizes.dp)
@@ -122,13 +124,13 @@ def _changed(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 def _microbatches(expected: Expected, args: Mapping[str, Any], dp: int) -> int:
     """As Megatron's calculator: global batch / (micro-batch x data-parallel size); the run's own number where the batch is not told."""
-    whole, micro = args.get("global_batch_size"), args.get("micro_batch_size")
-    if not isinstance(whole, int) or not isinstance(micro, int):
+    if not isinstance(args.get("global_batch_size"), int) or not isinstance(args.get("micro_batch_size"), int):
         return expected.microbatches or 1
-    if micro < 1 or whole % (micro * dp):
-        raise LedgerError(f"global_batch_size {whole} is no multiple of micro_batch_size {micro} x data-parallel size {dp}",
-                          todo=f"a multiple of {max(1, micro) * dp} would fit")
-    return whole // (micro * dp)
+    batch, micro = whole(args, "global_batch_size"), whole(args, "micro_batch_size")
+    if batch % (micro * dp):
+        raise LedgerError(f"global_batch_size {batch} is no multiple of micro_batch_size {micro} x data-parallel size {dp}",
+                          todo=f"a multiple of {micro * dp} would fit")
+    return batch // (micro * dp)
 
 
 def _residual(before: Before, stage: int, stages: int, twin: int) -> int:

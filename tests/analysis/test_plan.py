@@ -93,3 +93,26 @@ def test_a_change_that_nothing_reads_is_told(capsys):
     assert "assumed: recompute_granularty is no argument of this run and moves nothing in the ledger; check its name" in capsys.readouterr().out
     assert main(["plan", log, "--set", "recompute_granularity=full", "recompute_method=uniform", "recompute_num_layers=1"]) == 0
     assert "check its name" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"recompute_granularity": "ful"}, "recompute_granularity is 'ful'; full or selective would fit"),
+    ({"recompute_granularity": "selective", "recompute_modules": ["mlp", "moee"]}, "recompute_modules is 'moee'; core_attn or"),
+    ({"use_distributed_optimizer": "no"}, "use_distributed_optimizer is 'no'; true or false would fit"),
+    ({"bf16": "maybe"}, "bf16 is 'maybe'; true or false would fit"),
+    ({"micro_batch_size": -1}, "micro_batch_size is -1; a whole number of at least 1 would fit"),
+    ({"global_batch_size": 0}, "global_batch_size is 0; a whole number of at least 1 would fit"),
+])
+def test_a_value_that_megatron_does_not_take_is_refused_and_not_counted_as_its_default(changes, said):
+    known = expected(bf16=True, use_distributed_optimizer=True)
+    with pytest.raises(LedgerError) as refused:
+        plan(known, Before({}, None, None), changes)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("changes", [
+    {"recompute_granularity": None}, {"recompute_granularity": "selective", "recompute_modules": "core_attn, mlp"},
+    {"attention_backend": "AttnBackend.flash"}, {"use_distributed_optimizer": "false"}, {"exp_avg_dtype": "torch.bfloat16"},
+])
+def test_each_way_to_write_a_value_is_taken(changes):
+    assert plan(expected(bf16=True, use_distributed_optimizer=True), Before({}, None, None), changes).stages

@@ -8,7 +8,7 @@ import streamlit as st
 
 from analysis.charts.ledger import gap_bars, ledger_bars
 from analysis.charts.ledger_rows import fullest
-from analysis.expected.origin import Line, class_origin
+from analysis.expected.origin import Line, class_origin, meanings
 from analysis.reconcile import Gap, Ledger
 from analysis.rows import Overview
 from analysis.verdict import size_text
@@ -104,9 +104,11 @@ def _class(ledger: Ledger, stage: int, name: str) -> None:
     peak = f"at its peak, {found.instant.replace('_', ' ')}"
     if found.after_step == found.at_peak:
         _lines(f"{what} after a step and {peak}", found.at_peak)
-        return
-    _lines(f"{what} after a step", found.after_step)
-    _lines(f"{what} {peak}", found.at_peak)
+    else:
+        _lines(f"{what} after a step", found.after_step)
+        _lines(f"{what} {peak}", found.at_peak)
+    if symbols := meanings((*found.after_step, *found.at_peak)):
+        st.caption(safe("; ".join(f"{name}: {meaning}" for name, meaning in symbols.items())))
 
 
 def _lines(what: str, lines: Sequence[Line]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +160,8 @@ def test_a_class_of_the_ledger_is_told_by_its_formulas_with_their_numbers(sample
     stage, found = next(one.value for one in app.code if "stage 0 at its peak" in one.value), app.code[-1].value
     assert found.splitlines()[-1].endswith(" B  = activations of stage 0 at its peak, backward")
     assert found.splitlines()[-1].split(" B ")[0].strip() in stage
-    assert re.search(r"MoE layer, experts input: .* = 2 · 12 · ", found)
-    assert f"{2 * 12 * 2 * 2048 * 16_384 * 2:+17,} B  MoE layer, experts input" in found
+    assert f"{2 * 12 * 2 * 2048 * 32_768:+17,} B  MoE layer, experts input: alive · layers · w · h · C = 2 · 12 · 2 · 2,048 · 32,768" in found
+    assert "C: tokens of the rank's experts" in said(app)
 
 
 def test_an_instant_of_a_snapshot_comes_with_the_link(samples: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from math import prod
 from analysis.expected.boundary import boundary_tensor
 from analysis.expected.chunk import chunk_layers, largest_gemm, window_bytes
 from analysis.expected.head import embedding_bytes, evaluation_loss_bytes, head_bytes
+from analysis.expected.origin.formulas import SAVED, saved_of, values
 from analysis.expected.origin.lines import Line, Parts, product, rest
 from analysis.expected.transients import backward_bytes
 from analysis.theory.inflight import walk
@@ -26,15 +27,12 @@ Alive = tuple[int, ...]
 def activations(parts: Parts) -> list[Line]:
     """Micro-batches alive by layers by the bytes of each saved tensor; what recomputation frees is taken off."""
     counts, _ = moment(parts)
-    found: defaultdict[tuple[str, int], list[int]] = defaultdict(lambda: [0] * len(parts.cells))
-    for chunk, cell in enumerate(parts.cells):
-        for what, size in _chunk(parts, chunk):
-            found[what, size][chunk] += 1
-        if cell.embedding:
-            found["dropout mask of the embedding", embedding_bytes(parts.run.model, parts.run.options)][chunk] += 1
-        if parts.run.options.legacy_gradients:
-            found["received input", boundary_tensor(parts.run.model, parts.run.options)][chunk] += 1
-    made = (_line(what, size, counts, layers) for (what, size), layers in found.items())
+    known = values(parts.run)
+    found: defaultdict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0] * len(parts.cells))
+    for chunk in range(len(parts.cells)):
+        for kept in _chunk(parts, chunk):
+            found[kept][chunk] += 1
+    made = (_line(_named(layer, name), size, counts, layers, saved_of(name, size, known)) for (layer, name, size), layers in found.items())
     return [line for line in made if line.bytes]
 
 
@@ -78,19 +76,23 @@ def loss(parts: Parts) -> list[Line]:
                 f"{(head.peak - head.saved) // logits} · {by_logit}")
 
 
-def _chunk(parts: Parts, chunk: int) -> Iterator[tuple[str, int]]:
-    """Each layer's saved tensors; under full recomputation its input alone."""
-    options = parts.run.options
-    for kind, one, made in chunk_layers(parts.run, parts.cells[chunk]):
-        name = _KINDS.get(kind, kind)
+def _chunk(parts: Parts, chunk: int) -> Iterator[tuple[str, str, int]]:
+    """Kind of layer, name and bytes of each tensor that a chunk keeps; under full recomputation of a layer its input alone."""
+    options, cell = parts.run.options, parts.cells[chunk]
+    for kind, one, made in chunk_layers(parts.run, cell):
+        layer = f"{_KINDS.get(kind, kind)}, "
         if one.saved < sum(made.values()) and options.recompute == "full":
-            yield f"{name}, its input, the rest is recomputed", one.saved
+            yield layer, "input, the rest is recomputed", one.saved
             continue
-        yield from ((f"{name}, {tensor.replace('_', ' ')}", size) for tensor, size in made.items())
-        yield f"{name}, recomputed ({', '.join(sorted(options.recompute_modules))})", one.saved - sum(made.values())
+        yield from ((layer, tensor, size) for tensor, size in made.items())
+        yield layer, f"recomputed ({', '.join(sorted(options.recompute_modules))})", one.saved - sum(made.values())
+    if cell.embedding:
+        yield "", "dropout mask of the embedding", embedding_bytes(parts.run.model, options)
+    if options.legacy_gradients:
+        yield "", "received input", boundary_tensor(parts.run.model, options)
 
 
-def _line(what: str, size: int, counts: Alive, layers: list[int]) -> Line:
+def _line(what: str, size: int, counts: Alive, layers: list[int], spelled: tuple[str, str]) -> Line:
     """One tensor of a kind of layer over the chunks that have it and are alive."""
     units = [(chunk, count, layer) for chunk, (count, layer) in enumerate(zip(counts, layers, strict=True)) if count and layer]
     total = sum(count * layer for _, count, layer in units)
@@ -98,7 +100,7 @@ def _line(what: str, size: int, counts: Alive, layers: list[int]) -> Line:
         shown = "".join(f"{count} · {layer} · " for _, count, layer in units)
     else:
         shown = "(" + " + ".join(f"{count} · {layer} of chunk {chunk}" for chunk, count, layer in units) + ") · "
-    return Line(what, "micro-batches alive · layers · bytes", f"{shown}{size:,}", total * size)
+    return Line(what, f"alive · layers · {spelled[0]}", f"{shown}{spelled[1]}", total * size)
 
 
 def _window(parts: Parts) -> list[Line]:
@@ -136,6 +138,10 @@ def _evaluated(parts: Parts) -> list[Line]:
 
 def _each(size: int, count: int) -> str:
     return product(size // count, count)
+
+
+def _named(layer: str, tensor: str) -> str:
+    return layer + (tensor.replace("_", " ") if tensor in SAVED else tensor)
 
 
 def _largest(made: dict[str, int]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from analysis.expected.fsdp import divided
 from analysis.expected.gradients import gradient_bytes
 from analysis.expected.optimizer import Widths, copy_widths, optimizer_bytes, state_widths
+from analysis.expected.origin.formulas import elements_of, values
 from analysis.expected.origin.lines import ROUNDING, Line, Parts, product, rest
 from analysis.expected.parameters import Tensor, elements
 from analysis.expected.transients import step_bytes
@@ -23,13 +24,12 @@ _GROUPS = {"dense": "parameters", "expert": "experts' parameters"}
 
 def weights(parts: Parts) -> list[Line]:
     """Each kind of tensor by its count, elements and width."""
-    options = parts.run.options
+    options, known = parts.run.options, values(parts.run)
     kinds = Counter[tuple[str, int]]()
     for buffer in parts.buffers:
         for tensor in buffer.tensors:
             kinds[tensor.name, tensor.elements] += tensor.count
-    lines = [Line(name.replace("_", " "), "count · elements · w", product(count, size, options.weight_bytes), count * size * options.weight_bytes)
-             for (name, size), count in kinds.items()]
+    lines = [_weight(name, size, count, options.weight_bytes, elements_of(name, size, known)) for (name, size), count in kinds.items()]
     total = sum(weight_bytes(chunk, options, expandable=parts.run.env.expandable) for chunk in parts.chunks)
     return rest(ROUNDING, total, _held(parts, "weights", options.weight_bytes, lines))
 
@@ -66,6 +66,10 @@ def step(parts: Parts) -> list[Line]:
     lines = [Line(f"moments of the {_GROUPS[buffer.group]} in fp32", "8 · padded P / n", f"{product(8, buffer.elements)} / {buffer.shards}", size)
              for chunk in parts.chunks for buffer in chunk if (size := step_bytes([buffer], parts.run.options))]
     return lines
+
+
+def _weight(name: str, size: int, count: int, width: int, spelled: tuple[str, str]) -> Line:
+    return Line(name.replace("_", " "), f"count · {spelled[0]} · w", f"{count:,} · {spelled[1]} · {width}", count * size * width)
 
 
 def _counted(buffers: Iterable[Buffer]) -> Counter[str]:

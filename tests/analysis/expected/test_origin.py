@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
+from functools import cache
 from itertools import product
 from math import floor
 from pathlib import Path
@@ -11,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from analysis.database import connect
+from analysis.expected.expect import read_run
 from analysis.expected.origin import class_origin
+from analysis.expected.origin.formulas import MEANING, elements_of, saved_of, values
 from analysis.expected.origin.lines import parts_of
 from analysis.expected.origin.of_class import _LINES, lines_of
 from analysis.expected.stage import stage_bytes
@@ -56,17 +60,18 @@ CASES = {
     "zero 3": SEVEN_B | {"deepspeed": True, "zero_stage": 3, "use_distributed_optimizer": False, "bf16": False, "fp16": True},
     **{f"invariant {tp} {pp} {changes}": BASE | {"tensor_model_parallel_size": tp, "pipeline_model_parallel_size": pp, "world_size": tp * pp * 2,
                                                **changes}
-       for tp, pp, changes in product((1, 2), (1, 4), (
+       for (tp, pp), changes in product(((1, 1), (2, 4)), (
            {"use_distributed_optimizer": True}, {"num_experts": 8, "expert_model_parallel_size": 2}, {"recompute_granularity": "full"},
            {"multi_latent_attention": True, "q_lora_rank": 64}, {"fp8": "hybrid"}))},
 }
 
 
+@cache
 def worth(numbers: str) -> int:
     """What a line's numbers come to, rounded down, worked out here."""
     plain = re.sub(r" of chunk \d+", "", numbers).replace(",", "").replace("·", "*")
     assert re.fullmatch(r"[\d.+*/() -]+", plain), numbers
-    return floor(eval(re.sub(r"\d+(\.\d+)?", r"Fraction('\g<0>')", plain)))
+    return floor(eval(re.sub(r"\d+(\.\d+)?", r"Fraction('\g<0>')", plain), {"Fraction": Fraction}))
 
 
 def add_up(expected):
@@ -122,10 +127,10 @@ def test_every_class_of_every_sample_adds_up(samples):
         assert {"weights", "gradients", "activations", "running_layer", "loss", "batch", "workspaces"} <= seen
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("environment", [{}, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}], ids=["blocks", "expandable"])
-def test_every_class_of_a_case_adds_up(case, environment):
-    expected = expected_of(CASES[case], 16, environment, "H100")
+@pytest.mark.parametrize(("case", "expandable"), [
+    *((case, False) for case in CASES), *((case, True) for case in ("seven", "plain", "virtual", "v3"))])
+def test_every_class_of_a_case_adds_up(case, expandable):
+    expected = expected_of(CASES[case], 16, {"PYTORCH_CUDA_ALLOC_CONF": f"expandable_segments:{expandable}"}, "H100")
     assert expected.stages, expected.reason
     add_up(expected)
 
@@ -171,6 +176,30 @@ def test_the_chunks_alive_are_named_where_there_are_several():
     assert sum(alive) == 2 * (2 - 1) + (4 - 1) * 2 + 1
     assert line.numbers.startswith("(")
     assert line.bytes == sum(alive) * 4 * 50_331_648
+
+
+@pytest.mark.parametrize("case", ["seven", "v3", "hybrid", "scores", "dropout", "base", "fp8", "full", "legacy"])
+def test_every_tensor_has_its_formula(case):
+    expected = expected_of(CASES[case], 16, {}, "H100")
+    lines = [line for stage in expected.stages for name in ("weights", "activations")
+             for one in [class_origin(expected, stage, name)] for line in (*one.after_step, *one.at_peak)]
+    made = [line for line in lines if "recomputed (" not in line.what and "padding" not in line.what and line.symbols]
+    assert not {line.what for line in made if {"elements", "bytes"} & set(line.symbols.split(" · "))}
+    used = {name for line in made for name in re.findall(r"[A-Za-z]+\d?", line.symbols)}
+    assert "h" in used
+    assert used <= {"alive", "layers", "count", *MEANING}
+
+
+def test_a_formula_that_does_not_come_to_the_size_is_not_shown():
+    known = values(read_run(SEVEN_B, 8, {}, "H100", None))
+    assert elements_of("mlp_fc1", 2 * 7168 * 4096, known) == ("G · f / t · h", "2 · 14,336 / 2 · 4,096")
+    assert elements_of("mlp_fc1", 2 * 7168 * 4096 + 1, known) == ("elements", "58,720,257")
+    assert saved_of("qkv", 17, known) == ("bytes", "17")
+
+
+def test_latent_attention_is_not_told_by_head_widths_it_does_not_have():
+    line = next(one for one in class_origin(expected_of(V3, 16, {}, "H100"), 1, "activations").at_peak if one.what == "MoE layer, attention output")
+    assert "a / t · dv · S" in line.symbols
 
 
 def test_what_this_ledger_did_not_count_has_no_lines():

@@ -126,14 +126,14 @@ def batch(parts: Parts) -> list[Line]:
 
 
 def gathered(parts: Parts) -> list[Line]:
-    """The unit that FSDP gathers ahead, and the running one with its whole gradient."""
+    """What FSDP gathers ahead, and what the running layer gathers with its whole gradient: the largest tensor of each, as `fsdp.py` takes it."""
     options, tensors = parts.run.options, [tensor for buffer in parts.buffers for tensor in buffer.tensors]
     layer = max((tensor.total for tensor in tensors if tensor.kind not in ("embedding", "head")), default=0)
     largest = max((tensor.total for tensor in tensors), default=0)
     running = layer * (options.weight_bytes + options.gradient_bytes)
-    lines = [Line("the running unit, gathered with its whole gradient", "elements · (w + bytes a gradient)",
+    lines = [Line("the largest tensor of the running layer, gathered with its whole gradient", "elements · (w + bytes a gradient)",
                   product(layer, options.weight_bytes + options.gradient_bytes), running)]
-    return rest("the largest unit, gathered ahead", gathered_bytes(tensors, options), lines, "elements · w", product(largest, options.weight_bytes))
+    return rest("the largest tensor, gathered ahead", gathered_bytes(tensors, options), lines, "elements · w", product(largest, options.weight_bytes))
 
 
 def deferred_gradients(parts: Parts) -> list[Line]:

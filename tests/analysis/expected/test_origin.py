@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import replace
 from fractions import Fraction
@@ -14,7 +15,9 @@ import pytest
 
 from analysis.database import connect
 from analysis.expected.expect import read_run
+from analysis.expected.instants import ChunkBytes, fullest
 from analysis.expected.origin import class_origin
+from analysis.expected.origin.activations import moment
 from analysis.expected.origin.formulas import MEANING, elements_of, saved_of, values
 from analysis.expected.origin.lines import parts_of
 from analysis.expected.origin.of_class import _LINES, lines_of
@@ -22,6 +25,7 @@ from analysis.expected.stage import stage_bytes
 from analysis.overview import environment_of
 from analysis.reconcile import expected_of
 from analysis.run_facts import arguments_of, configuration
+from analysis.theory.inflight import schedule
 from ingest.allocator import BLOCK_BYTES, SMALL_BYTES
 from ingest.lake import Lake
 from ingest.pipeline import ingest
@@ -200,6 +204,23 @@ def test_a_formula_that_does_not_come_to_the_size_is_not_shown():
 def test_latent_attention_is_not_told_by_head_widths_it_does_not_have():
     line = next(one for one in class_origin(expected_of(V3, 16, {}, "H100"), 1, "activations").at_peak if one.what == "MoE layer, attention output")
     assert "a / t · dv · S" in line.symbols
+
+
+def test_the_mix_alive_is_found_in_any_schedule():
+    """The walk comes by the fullest moment that the ledger took, whatever the chunks keep."""
+    chance, known = random.Random(7), parts_of(expected_of(SEVEN_B, 8, {}, "H100"), 0)
+    for _ in range(100):
+        pp, chunks = chance.choice([2, 3, 4]), chance.choice([1, 2, 3])
+        plan = schedule(pp, chunks, pp * chance.randint(1, 12), pp)
+        sizes = tuple(ChunkBytes(chance.randint(0, 99), chance.randint(0, 50), chance.choice([0, 30])) for _ in range(chunks))
+        for stage, instant in product(range(pp), ("forward", "backward")):
+            moments = fullest(plan, stage, sizes)
+            parts = replace(known, run=replace(known.run, plan=plan), cells=known.cells * chunks, alive=sizes, moments=moments,
+                            stage=stage, instant=instant)
+            counts, chunk = moment(parts)
+            alive, besides = getattr(moments, instant)
+            assert sum(count * size.saved for count, size in zip(counts, sizes, strict=True)) == alive
+            assert instant == "forward" or sizes[chunk].window == besides
 
 
 def test_what_this_ledger_did_not_count_has_no_lines():

@@ -164,6 +164,10 @@ def told_errors() -> Iterator[None]:
         if error.todo:
             st.caption(safe(error.todo))
         st.stop()
+    except OSError as error:
+        st.error(safe(f"{shown(str(error.filename or 'the server'))}: {error.strerror or error}"), icon=":material/error:")
+        st.caption("Whoever runs the app can help: the path, its permissions, or the room left on its disk.")
+        st.stop()
 
 
 def safe(text: str) -> str:

@@ -24,6 +24,8 @@ SPOOL = "hbmledger-upload-"
 """Prefix of the temporary folder that holds a session's uploads."""
 
 PIECE_BYTES = 4 * 2**20
+LONGEST_NAME_BYTES = 200
+"""Of one part of a name, in UTF-8: file systems take 255, and a number or an ending may be put to it."""
 COMMIT_SECONDS = 5.0
 """So long a person waits at most for the first of many files: what is read by then can be opened while the rest is read."""
 _ARCHIVE = re.compile(r"\.(?:zip|tar|tgz|tar\.\w+)$", re.IGNORECASE)
@@ -106,15 +108,27 @@ class Job:
 
 
 def spool(uploads: Iterable[Upload], folder: Path, known: Iterable[str]) -> Path:
-    """Write uploads below `folder`, in a folder named after them; that folder, or the only archive. No name leaves it, none overwrites another."""
+    """Write uploads below `folder`, in a folder named after them; that folder, or the only archive. No name leaves it, none overwrites another.
+
+    Raises LedgerError where the disk does not take them all, and leaves none of them there.
+    """
     named = [(_parts(upload.name), upload) for upload in uploads]
+    label = _label([parts for parts, _ in named], {*known, *(path.name for path in folder.iterdir())})
+    try:
+        return _spooled(named, folder / label)
+    except OSError as error:
+        shutil.rmtree(folder / label, ignore_errors=True)
+        raise LedgerError(f"the upload could not be written to the server's disk: {error.strerror or error}", where=label,
+                          todo=f"bring less, or have room made in {folder.parent}; the app's TMPDIR names another folder") from error
+
+
+def _spooled(named: list[tuple[tuple[str, ...], Upload]], target: Path) -> Path:
     names = [parts for parts, _ in named]
-    label = _label(names, {*known, *(path.name for path in folder.iterdir())})
     if len(named) == 1 and (ending := _ARCHIVE.search(names[0][-1])):
-        return _write(named[0][1], folder / label / f"{label}{ending.group()}")
+        return _write(named[0][1], target / f"{target.name}{ending.group()}")
     for parts, upload in named:
-        _write(upload, _free(folder / label / Path(*parts[1 if _common_top(names) else 0:])))
-    return folder / label
+        _write(upload, _free(target / Path(*parts[1 if _common_top(names) else 0:])))
+    return target
 
 
 def under_root(given: str, root: str) -> Path:
@@ -139,8 +153,15 @@ def _write(upload: Upload | BinaryIO, path: Path) -> Path:
 def _parts(name: str) -> tuple[str, ...]:
     """The harmless parts of an uploaded name."""
     plain = "".join(char if char.isprintable() else "_" for char in name.replace("\\", "/"))
-    kept = [part[:200] for part in PurePosixPath(plain).parts if part not in ("/", ".", "..")]
+    kept = [_cut(part) for part in PurePosixPath(plain).parts if part not in ("/", ".", "..")]
     return tuple(kept) or ("upload",)
+
+
+def _cut(part: str) -> str:
+    """As much of a name as a file system takes, with its last endings, which tell what it holds."""
+    ending = ("".join(PurePosixPath(part).suffixes[-2:])).encode()[-40:]
+    stem = part.encode().removesuffix(ending)[:LONGEST_NAME_BYTES - len(ending)]
+    return part if len(part.encode()) <= LONGEST_NAME_BYTES else (stem + ending).decode(errors="ignore")
 
 
 def _common_top(names: list[tuple[str, ...]]) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -257,6 +259,27 @@ class Given(io.BytesIO):
 def test_uploads_stay_in_their_folder(tmp_path: Path, names: list[str], written: list[str]) -> None:
     spool([Given(name) for name in names], tmp_path, known=())
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == written
+
+
+@pytest.mark.parametrize(("name", "ending"), [
+    ("\u00e4" * 240 + ".log", ".log"), ("\u6f22" * 255, ""), ("x" * 250 + ".log.gz", ".gz"), ("." + "x" * 300, ""),
+])
+def test_a_name_longer_than_a_file_system_takes_is_cut_and_keeps_its_ending(tmp_path: Path, name: str, ending: str) -> None:
+    spool([Given(name), Given(name)], tmp_path, known=())
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) == 2
+    assert all(path.name.endswith(ending) and path.stat().st_size == len(Given(name).read()) for path in written)
+
+
+def test_an_upload_that_the_disk_does_not_take_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    class Full(Given):
+        def read(self, size: int = -1, /) -> bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(LedgerError, match="No space left on device") as refused:
+        spool([Given("a.log"), Full("b.log")], tmp_path, known=())
+    assert "TMPDIR" in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_second_upload_of_the_same_name_is_another_run(tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def test_a_class_of_the_ledger_is_told_by_its_formulas_with_their_numbers(sample
     assert found.splitlines()[-1].endswith(" B  = activations of stage 0 at its peak, backward")
     assert found.splitlines()[-1].split(" B ")[0].strip() in stage
     assert f"{2 * 12 * 2 * 2048 * 32_768:+17,} B  MoE layer, experts input: alive · layers · w · h · C = 2 · 12 · 2 · 2,048 · 32,768" in found
+    assert "alive: micro-batches alive of a chunk; " in said(app)
     assert "C: tokens of the rank's experts" in said(app)
 
 

@@ -44,6 +44,7 @@ SAVED: dict[str, tuple[str, ...]] = {
 }
 """Bytes of one saved tensor of one layer and micro-batch; a quantised one has one byte an element in place of w."""
 MEANING = {
+    "alive": "micro-batches alive of a chunk", "count": "tensors of this kind on the rank",
     "h": "hidden size", "a": "heads", "g": "query groups", "d": "head width", "f": "FFN width", "G": "branches of the first MLP matrix",
     "V": "padded vocabulary", "s": "sequence", "b": "micro-batch", "t": "TP", "c": "CP", "S": "tokens of a rank, s·b/c",
     "T": "tokens outside sharded GEMMs, S/t with sequence parallelism", "w": "bytes a weight", "r": "bytes of the residual stream",

@@ -191,7 +191,7 @@ def test_every_tensor_has_its_formula(case):
     assert not {line.what for line in made if {"elements", "bytes"} & set(line.symbols.split(" · "))}
     used = {name for line in made for name in re.findall(r"[A-Za-z]+\d?", line.symbols)}
     assert "h" in used
-    assert used <= {"alive", "layers", "count", *MEANING}
+    assert used <= {"layers", *MEANING}
 
 
 def test_a_formula_that_does_not_come_to_the_size_is_not_shown():

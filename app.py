@@ -10,7 +10,7 @@ if __name__ == "__main__":
     import streamlit as st
 
     from app_pages._lakes import choose, lake_root, own_root
-    from app_pages._shared import safe
+    from app_pages._shared import safe, told_errors
     from app_pages._sign_in import require
 
     # The thread that sends what pages say waits for the interpreter after each message: 5 ms for each page in the making, unless told otherwise.
@@ -40,6 +40,7 @@ if __name__ == "__main__":
             st.Page("app_pages/glossary.py", title="Glossary", icon=":material/menu_book:"),
         ],
     }, expanded=True)
-    choose()
-    st.sidebar.caption("Seen by this session only" if lake_root() == own_root() else f"Lake {safe(lake_root())}")
-    page.run()
+    with told_errors():
+        choose()
+        st.sidebar.caption("Seen by this session only" if lake_root() == own_root() else f"Lake {safe(lake_root())}")
+        page.run()

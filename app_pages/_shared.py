@@ -156,18 +156,30 @@ def none_yet() -> None:
 
 @contextmanager
 def told_errors() -> Iterator[None]:
-    """Show a user's mistake as what, where and what to do, and end the page there."""
+    """Show a mistake of a user, of the lake or of the disk as what, where and what to do, and end the page there.
+
+    The frame puts it around each page as well: a file of the lake may be lost while any query of any page reads it.
+    """
     try:
         yield
     except LedgerError as error:
-        st.error(safe(f"{shown(error.where)}: {error.what}" if error.where else error.what), icon=":material/error:")
-        if error.todo:
-            st.caption(safe(error.todo))
-        st.stop()
+        _tell(error)
     except OSError as error:
-        st.error(safe(f"{shown(str(error.filename or 'the server'))}: {error.strerror or error}"), icon=":material/error:")
-        st.caption("Whoever runs the app can help: the path, its permissions, or the room left on its disk.")
-        st.stop()
+        _tell(LedgerError(error.strerror or str(error), where=str(error.filename or "the server"),
+                          todo="whoever runs the app can help: the path, its permissions, or the room left on its disk"))
+    except Exception as error:
+        from analysis.database import damage
+
+        if (damaged := damage(error)) is None:
+            raise
+        _tell(damaged)
+
+
+def _tell(error: LedgerError) -> None:
+    st.error(safe(f"{shown(error.where)}: {error.what}" if error.where else error.what), icon=":material/error:")
+    if error.todo:
+        st.caption(safe(error.todo))
+    st.stop()
 
 
 def safe(text: str) -> str:

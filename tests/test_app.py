@@ -80,6 +80,19 @@ def test_page_on_a_small_lake(app: AppTest, tmp_path: Path, rows: dict[str, list
     assert not app.error or page == "overview"
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_lake_whose_files_are_damaged_meanwhile_is_told_on_every_page(
+    app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]], kept: bool,
+) -> None:
+    lake_with(tmp_path / "lake", rows)
+    if kept:
+        on_page(app, "overview")
+    for file in (tmp_path / "lake").rglob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:50])
+    said = [one.value for page in ("steps", "plan", "findings", "compare") for one in on_page(app, page).error]
+    assert any("damaged" in one for one in said)
+
+
 def test_overview_shows_the_runs_own_figures(app: AppTest, tmp_path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
     lake_with(tmp_path / "lake", {**rows, "oom_events": []})
     on_page(app, "overview")

@@ -85,7 +85,7 @@ def ledger_of(expected: Expected, ranks: Sequence[Rank], theory: Theory | None) 
 
 def expected_of(args: Mapping[str, Any], microbatches: int | None, environment: Mapping[str, str], gpu: str | None) -> Expected:
     """The expected ledger of an attempt by stage, or why there is none."""
-    if not args.get("num_layers") or not args.get("hidden_size"):
+    if not (args.get("num_layers") or args.get("hybrid_layer_pattern")) or not args.get("hidden_size"):
         return Expected(reason="the arguments do not tell the model: no argument dump in the artifacts")
     if microbatches is None:
         return Expected(reason="the number of micro-batches is not known")

@@ -52,10 +52,10 @@ def expect(arguments: Args, *, microbatches: int, env: Mapping[str, Any] | None 
 
 def expect_stages(arguments: Args, *, microbatches: int, env: Mapping[str, Any] | None = None, gpu: str | None = None,
                   container: str | None = None, history: History | None = None, steps: int | None = None,
-           communication: Callable[[Run, int], int] | None = None) -> list[RankExpectation]:
+                  communication: Callable[[Run, int], int] | None = None) -> list[RankExpectation]:
     """One expectation a pipeline stage; `rank` and the coordinates other than `pp` are None."""
     args = prepared(arguments)
-    run = replace(read_run(args, microbatches, env, gpu, container), first_step=steps == 1)
+    run = replace(read_run(args, microbatches, env, gpu, container), first_step=steps == 1, communication=communication)
     return [_stage(args, run, stage, history) for stage in range(run.sizes.pp)]
 
 

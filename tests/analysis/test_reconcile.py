@@ -106,6 +106,15 @@ def test_without_arguments_the_reason_is_said():
     assert found.ledger.expected.reason
 
 
+def test_a_hybrid_pattern_tells_how_many_layers_there_are():
+    """As in Megatron, whose own count is then not given: a letter a layer, the stages between bars."""
+    pattern = {**MODEL, "num_layers": None, "hybrid_layer_pattern": "*-*-|*-*-", "pipeline_model_parallel_size": 2}
+    counted = {**pattern, "num_layers": 8}
+    told, same = (expected_of(args, 8, {}, "H100") for args in (pattern, counted))
+    assert told.reason is None
+    assert [row.steady_allocated_bytes for row in told.stages.values()] == [row.steady_allocated_bytes for row in same.stages.values()] != []
+
+
 def test_a_rank_without_reserved_memory_has_no_cached_part():
     found = run_of()
     rank = next(one for one in found.ranks if one.rank == 0)

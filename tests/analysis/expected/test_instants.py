@@ -93,6 +93,8 @@ def test_communication_inside_the_allocator_is_a_class_of_its_own():
     plain = expect(ARGS, microbatches=4, gpu="H100", ranks=[0])[0]
     assert with_pool.classes["communication"] == with_pool.steady_allocated_bytes - plain.steady_allocated_bytes == 1000
     assert with_pool.peak_allocated_bytes - plain.peak_allocated_bytes == 1000
+    by_stage = expect_stages(ARGS, microbatches=4, gpu="H100", communication=lambda run, stage: 1000 + stage)
+    assert [row.classes["communication"] for row in by_stage] == [1000 + row.pp for row in by_stage]
 
 
 def test_switches_of_a_launch_command_say_no():

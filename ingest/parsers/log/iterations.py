@@ -19,6 +19,8 @@ from ingest.parsers.log.wrapped import Wrapped
 _HEAD = re.compile(
     r"(?:\[(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)\]\s*)?"
     r"(?<![\w-])iteration\s+(?P<n>\d+)\s*/\s*(?P<of>\d+)\s*\|")
+_UNNUMBERED = re.compile(r"(?<![\w-])iteration\s+[^\s/|]{1,40}\s*/\s*[^\s/|]{1,40}\s*\|[^\n]{0,400}?(?:consumed samples|elapsed time per iteration)")
+"""A line whose numbers are none (`-5/`, `1e30/`, stars of a field that was too narrow)."""
 _STOP = re.compile(
     r"\[Rank \S+\]|Theoretical memory footprints|(?:Total n|N)umber of parameters in |compute_activation_memory|\[default\d+\]:|NCCL INFO")
 _PAIR = re.compile(
@@ -72,7 +74,9 @@ class IterationLines:
             return True
         if match := _VALIDATION.search(line.text):
             return _validation(line, context, match)
-        return False
+        if match := _UNNUMBERED.search(line.text):
+            context.reject(line, line.text[match.start():], "an iteration line whose iteration is no whole number")
+        return bool(match)
 
 
 def _whole(text: str) -> int:

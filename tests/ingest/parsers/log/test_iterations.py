@@ -107,3 +107,16 @@ def test_glued_lines_are_read_each_by_itself() -> None:
                 "6.44\nation (ms): 12305.4 | lm loss: 1.070112E+01 |\n" + theory + "\n")
     assert "elapsed_ms" not in torn["iterations"][0]
     assert torn["theory_reports"][0]["components"] == {"Number of parameters in transformer block": 6_440_000_000}
+
+
+@pytest.mark.parametrize("number", ["-5/  500", "1e30/  500", "******/  500", "NaN/  500", "7/  None"])
+def test_an_iteration_line_without_its_numbers_is_no_silent_loss(number: str) -> None:
+    line = f" iteration {number} | consumed samples:        20480 | elapsed time per iteration (ms): 12.0 | lm loss: 1.070112E+01 |" + END
+    rows = read(line + "\n")
+    assert "iterations" not in rows
+    assert [(row["line"], row["reason"]) for row in rows["rejects"]] == [(1, "an iteration line whose iteration is no whole number")]
+    assert rows["rejects"][0]["text"] == line.strip()
+
+
+def test_a_sentence_about_iterations_is_no_reject() -> None:
+    assert "rejects" not in read("iteration time / per rank | see the table\nsaved iteration last / 500 | done, consumed nothing\n")

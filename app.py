@@ -9,6 +9,7 @@ if __name__ == "__main__":
 
     import streamlit as st
 
+    from app_pages._garbage import collect_now_and_then
     from app_pages._lakes import choose, lake_root, own_root
     from app_pages._shared import safe, told_errors
     from app_pages._sign_in import require
@@ -40,7 +41,10 @@ if __name__ == "__main__":
             st.Page("app_pages/glossary.py", title="Glossary", icon=":material/menu_book:"),
         ],
     }, expanded=True)
-    with told_errors():
-        choose()
-        st.sidebar.caption("Seen by this session only" if lake_root() == own_root() else f"Lake {safe(lake_root())}")
-        page.run()
+    try:
+        with told_errors():
+            choose()
+            st.sidebar.caption("Seen by this session only" if lake_root() == own_root() else f"Lake {safe(lake_root())}")
+            page.run()
+    finally:
+        collect_now_and_then()

@@ -21,7 +21,7 @@ HELP = "serve the web app of a lake"
 OPTIONS: dict[str, str | int | bool] = {
     "server.address": "127.0.0.1", "server.enableXsrfProtection": True, "server.enableCORS": True, "server.maxUploadSize": 4096,
     "server.fileWatcherType": "none", "server.showEmailPrompt": False, "runner.magicEnabled": False,
-    "runner.postScriptGC": False,  # a round over all that is kept, for each page of each reader: 0.15 s in which none is served
+    "runner.postScriptGC": False,  # `app_pages._garbage` does it, less often
     "browser.gatherUsageStats": False, "client.showErrorDetails": "none",
     "client.showErrorLinks": False,
     "client.toolbarMode": "viewer", "theme.metricValueFontSize": "1.35rem",

@@ -92,8 +92,8 @@ def ingest(
 
 
 def _check_names(run: str | None, cluster: str | None) -> None:
-    if run is not None and not RUN.fullmatch(run):
-        raise LedgerError("a run's name has 1 to 200 printable characters", where=repr(run), todo="give another --run")
+    if run is not None and not (RUN.fullmatch(run) and run.isprintable()):
+        raise LedgerError("a run's name has 1 to 200 printable characters", where=ascii(run), todo="give another --run")
     if cluster is not None and not CLUSTER.fullmatch(cluster):
         raise LedgerError("a cluster's name has letters, digits, `.`, `_`, `-` and `@` only", where=repr(cluster), todo="give another --cluster")
 

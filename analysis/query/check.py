@@ -70,7 +70,7 @@ def _one_select(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.Sta
     if len(statements) != 1:
         raise LedgerError(f"{len(statements)} statements given; one SELECT would fit")
     if statements[0].type != duckdb.StatementType.SELECT:
-        raise LedgerError(f"a {statements[0].type.name} statement is not allowed here; one SELECT would fit: the lake is read only")
+        raise LedgerError(f"{statements[0].type.name} is not allowed here; one SELECT would fit: the lake is read only")
     return statements[0]
 
 

@@ -272,3 +272,12 @@ def test_a_known_file_that_cannot_be_read_for_a_while_is_not_read_twice(folder: 
     (folder / "train.log").write_bytes(log(0, 0, 25))
     assert counts(ingest([folder], lake, workers=1)) == (0, 1, 0)
     assert visible(lake) == whole(folder)
+
+
+@pytest.mark.parametrize("name", ["", "a\u202egol", "a\x1b[2J", "a" * 201])
+def test_a_run_is_not_given_a_name_that_cannot_be_shown(name: str, folder: Path, lake: Lake) -> None:
+    (folder / "a.log").write_bytes(log(1))
+    with pytest.raises(LedgerError, match="printable") as error:
+        ingest([folder], lake, run=name)
+    assert error.value.where.isprintable()
+    assert lake.version() == "none"

@@ -159,6 +159,8 @@ def _ended(job: Job) -> None:
         st.warning(f"Stopped. {said} Bring the same again to go on.", icon=":material/front_hand:")
     elif summary.problems:
         st.warning(said, icon=":material/rule:")
+    elif not any(summary.rows.values()) and not (summary.files_grown or summary.files_unchanged):
+        st.warning(f"{said} Nothing in it looks like a record of a run: is it the log of the ranks that print, and whole?", icon=":material/rule:")
     else:
         st.success(said, icon=":material/check:")
     for path, sentence in summary.problems[:20]:

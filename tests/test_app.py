@@ -188,6 +188,15 @@ def test_an_upload_becomes_a_run(app: AppTest) -> None:
     assert SPOOL not in words(app)
 
 
+def test_a_file_without_any_record_is_no_success(app: AppTest) -> None:
+    app.run()
+    app.file_uploader[0].set_value(("train.log", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "text/plain"))
+    app.button[0].click().run()
+    assert ended(app).error is None
+    assert not app.success
+    assert "Nothing in it looks like a record" in app.warning[0].value
+
+
 def test_a_broken_archive_is_told_beside_the_file_that_was_read(app: AppTest) -> None:
     line = b'{"rank": 0, "iteration": 5, "scope": "interval", "stats": {"allocated_bytes.all.peak": 1048576}}\n'
     app.run()

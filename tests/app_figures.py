@@ -63,7 +63,7 @@ def _steps(one: Sample) -> Iterator[str]:
 def _theory(one: Sample) -> Iterator[str]:
     printed, branch = one.report["theory"], one.report["branch"]
     if branch is None:
-        yield "the branch cannot be told"
+        yield "there is no branch to tell"
         return
     yield printed["text"].splitlines()[-1] if printed else one.report["not_measurable"]["theory"]
     yield f"Branch applied: {branch['branch']}"

@@ -84,7 +84,7 @@ class Visitor:
     def turn(self, page: str) -> None:
         """Go to a page by the app's own link to it; the run that is looked at stays."""
         if not self._at(page):
-            self._taken(lambda: self.browser.execute_script(_LINK, path_of(page)), f"a link of the app to {page}", lambda: self._at(page))
+            self._taken(lambda: self.browser.execute_script(_LINK, path_of(page)), f"a link of the app to {page}")
             self.arrive(page)
 
     def look(self, page: str, run: str | None) -> None:
@@ -104,15 +104,15 @@ class Visitor:
     def _at(self, page: str) -> bool:
         return bool(self.browser.execute_script("return location.pathname") == path_of(page))
 
-    def _taken(self, act: Callable[[], Any], what: str, done: Callable[[], bool] = lambda: False) -> None:
-        """Act until the app takes it. A script that ends within one frame of the browser never shows as running: then `done` after a while tells."""
-        before = self.browser.execute_script(_WATCH)
+    def _taken(self, act: Callable[[], Any], what: str) -> None:
+        """Act until the app takes it. A script that ends within one frame of the browser never shows as running: then the new address tells."""
+        before, address = self.browser.execute_script(_WATCH), self.browser.current_url
 
         def taken() -> bool:
             act()
             limit = monotonic() + 5
             while (left := limit - monotonic()) > 0:
-                if self.browser.execute_script(_WATCH) > before or (left < 4 and done()):
+                if self.browser.execute_script(_WATCH) > before or (left < 4 and self.browser.current_url != address):
                     return True
                 sleep(0.05)
             return False

@@ -42,16 +42,14 @@ return Boolean(link);
 """
 _CELLS = """
 const done = arguments[1];
-const corner = () => {
-    for (const one of document.querySelectorAll('[data-testid=stDataFrame] .dvn-scroller')) {
-        one.scrollTo(arguments[0] % 2 ? one.scrollWidth : 0, arguments[0] % 4 > 1 ? one.scrollHeight : 0);
-    }
-};
+for (const one of document.querySelectorAll('[data-testid=stDataFrame] .dvn-scroller')) {
+    one.scrollTo(arguments[0] % 2 ? one.scrollWidth : 0, arguments[0] % 4 > 1 ? one.scrollHeight : 0);
+}
 const cells = () => [...document.querySelectorAll('[data-testid=stDataFrame] table [role=gridcell], [data-testid=stTable] td')];
-const drawn = () => setTimeout(() => done(cells().map(one => one.textContent)), 60);  // a table names its cells a moment after it drew them
-// From the middle to the corner: a table that lies there already is not told to name its cells anew.
-for (const one of document.querySelectorAll('[data-testid=stDataFrame] .dvn-scroller')) { one.scrollTo(one.scrollWidth / 2, one.scrollHeight / 2); }
-requestAnimationFrame(() => requestAnimationFrame(() => { corner(); requestAnimationFrame(() => requestAnimationFrame(drawn)); }));
+// A table names its cells a moment after it drew them, a longer one where it was scrolled back to its head.
+const named = arguments[0] ? 60 : 400;
+const drawn = () => setTimeout(() => done(cells().map(one => one.textContent)), named);
+requestAnimationFrame(() => requestAnimationFrame(drawn));
 """
 _NAMED = """
 const words = arguments[0], shown = one => one.getClientRects().length > 0;

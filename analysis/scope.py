@@ -9,7 +9,7 @@ questions. `Window` says which steps are read, and the answer must.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,6 @@ _KEPT = {
     "rank_layout": "SELECT * FROM rank_layout WHERE run = $run AND run_index = $run_index",
     "rank_latest": "SELECT * FROM rank_latest WHERE run = $run AND run_index = $run_index",
 }
-_OF_THE_RUN = ("attempt_facts", "run_attempts")
 _CLUSTERS = "SELECT DISTINCT COALESCE(cluster, 'default') AS cluster FROM artifacts WHERE run = ? OR ? IS NULL ORDER BY cluster"
 _EXTENT = """
 SELECT CAST(SUM(records) AS BIGINT) AS records, COUNT(DISTINCT rank) AS ranks, MIN(first_iteration) AS first, MAX(last_iteration) AS last
@@ -82,38 +81,25 @@ def narrow(connection: duckdb.DuckDBPyConnection, cluster: str) -> None:
 def scoped(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, records_at_most: int | None = None) -> Iterator[Window | None]:
     """The tables of one attempt, as long as the block runs; the window where not every step is read."""
     given = {"run": run, "run_index": run_index}
-    window = _window(connection, run, run_index, records_at_most)
-
-    def keep(names: Collection[str]) -> None:
-        for name in names:
-            text = asked_text("window_latest") if window and name == "rank_latest" else _KEPT[name]
-            asked = {key: value for key, value in given.items() if f"${key} " in f"{text} "}
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {text}", asked)
-
-    try:
-        if window:  # a long run's ranks are all in its rollups
-            with _standing_before(connection, _hidden()):
-                keep(_OF_THE_RUN)
-        with _read(connection, run, run_index, window):
-            keep([name for name in _KEPT if not window or name not in _OF_THE_RUN])
+    with last_steps(connection, run, run_index, records_at_most) as window:
+        try:
+            for name, query in _KEPT.items():
+                text = asked_text("window_latest") if window and name == "rank_latest" else query
+                asked = {key: value for key, value in given.items() if f"${key} " in f"{text} "}
+                connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {text}", asked)
             yield window
-    finally:
-        for name in _KEPT:
-            connection.execute(f"DROP TABLE IF EXISTS temp.main.{name}")
+        finally:
+            for name in _KEPT:
+                connection.execute(f"DROP TABLE IF EXISTS temp.main.{name}")
 
 
 @contextmanager
-def last_steps(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, records_at_most: int | None) -> Iterator[None]:
+def last_steps(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, records_at_most: int | None) -> Iterator[Window | None]:
     """The tables a step show the last steps of an attempt alone, as long as the block runs; all of them where it has few enough records.
 
     A maximum that never resets tells nothing of the first step that is read: there is no reading before it to rise above.
     """
-    with _read(connection, run, run_index, _window(connection, run, run_index, records_at_most)):
-        yield
-
-
-@contextmanager
-def _read(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, window: Window | None) -> Iterator[None]:
+    window = _window(connection, run, run_index, records_at_most)
     chosen = f"run = '{run.replace(chr(39), chr(39) * 2)}' AND run_index = {int(run_index)}"
     rows = {} if window is None else {
         **{table: f"SELECT * FROM memory.main.{table} WHERE {chosen} AND iteration >= {window.first_iteration}" for table in _STEPPED},
@@ -124,7 +110,7 @@ def _read(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, windo
         )
         SELECT * EXCLUDE (first_read) FROM read WHERE scope = 'interval' OR iteration > first_read"""}
     with _standing_before(connection, rows, "TABLE"), _standing_before(connection, views):
-        yield
+        yield window
 
 
 @contextmanager
@@ -134,13 +120,9 @@ def listed(connection: duckdb.DuckDBPyConnection, records_at_most: int = RECORDS
     Ranks that only tokens per expert name are not counted then.
     """
     count = records(connection, "SELECT COALESCE(SUM(records), 0) AS records FROM rank_day")[0]["records"]
-    with _standing_before(connection, _hidden() if count > records_at_most else {}):
+    hidden = _STEPPED if count > records_at_most else ()
+    with _standing_before(connection, {name: f"SELECT * FROM memory.main.{name} WHERE FALSE" for name in hidden}):
         yield
-
-
-def _hidden() -> dict[str, str]:
-    """The tables a step without their rows."""
-    return {name: f"SELECT * FROM memory.main.{name} WHERE FALSE" for name in _STEPPED}
 
 
 @contextmanager

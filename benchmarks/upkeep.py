@@ -27,19 +27,14 @@ from ingest.tables import arrow_schema
 ROWS = 8
 CHECKPOINT = 5_000
 PARTITION = "month=2026-11/cluster=default"
-_CHILD = r"""
-import json, re, resource, sys, time
-from pathlib import Path
+_CHILD = """
+import json, sys, time
+from benchmarks.snapshot import peak_bytes
 from ingest.lake import Lake
 from ingest.upkeep.compact import compact
-def peak():  # of this process alone: ru_maxrss would count what its parent held when it started it
-    try:
-        return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 began = time.monotonic()
 done = compact(Lake(sys.argv[1]), ["rank_memory"])[0]
-print(json.dumps({"seconds": time.monotonic() - began, "peak_bytes": peak(),
+print(json.dumps({"seconds": time.monotonic() - began, "peak_bytes": peak_bytes(),
                   "files": done.files_after, "bytes_before": done.bytes_before, "bytes_after": done.bytes_after, "commits": done.commits}))
 """
 

@@ -29,9 +29,7 @@ def _anew(visitor: Visitor) -> None:
 
 @pytest.mark.parametrize("shot", [shot for shot in SHOTS if shot.width > 500], ids=lambda shot: shot.name)
 def test_a_picture_s_page_says_what_it_said(shot: Shot, visitor: Visitor) -> None:
-    """In the same order, but on Start: its runs stand by the minute in which they were read, which may end while the samples are."""
-    order = sorted if shot.name == "start" else list
-    assert order(shown(visitor, shot).splitlines()) == order(recorded(shot.name)), REDRAW
+    assert shown(visitor, shot).splitlines() == recorded(shot.name), REDRAW
 
 
 def test_a_narrow_window_shows_the_same_words() -> None:

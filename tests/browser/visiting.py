@@ -46,9 +46,8 @@ for (const one of document.querySelectorAll('[data-testid=stDataFrame] .dvn-scro
     one.scrollTo(arguments[0] % 2 ? one.scrollWidth : 0, arguments[0] % 4 > 1 ? one.scrollHeight : 0);
 }
 const cells = () => [...document.querySelectorAll('[data-testid=stDataFrame] table [role=gridcell], [data-testid=stTable] td')];
-// A table names its cells a moment after it drew them, a longer one where it was scrolled back to its head.
-const named = arguments[0] ? 60 : 400;
-const drawn = () => setTimeout(() => done(cells().map(one => one.textContent)), named);
+// A table names its cells 0.2 s after it was scrolled last; asked earlier it still names those of the corner before.
+const drawn = () => setTimeout(() => done(cells().map(one => one.textContent)), 300);
 requestAnimationFrame(() => requestAnimationFrame(drawn));
 """
 _NAMED = """

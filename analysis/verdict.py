@@ -29,6 +29,11 @@ def size_text(size: float | None) -> str:
     return f"{size:.0f} B"
 
 
+def rejects_text(count: int) -> str:
+    """How many stretches of text were rejects."""
+    return "1 stretch looked like a record" if count == 1 else f"{count:,} stretches looked like records"
+
+
 def verdict(ranks: Sequence[Rank], near: Sequence[Near], ooms: Sequence[Oom], coverage: Coverage, devices: Sequence[Device] = ()) -> Verdict:
     """The verdict on one attempt."""
     if ooms:

@@ -26,7 +26,7 @@ from ingest.lake import Lake, default_root
 if TYPE_CHECKING:
     import duckdb
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 SERVER_ROOT = "HBMLEDGER_SERVER_ROOT"
 """Variable that names the folder whose paths may be read on the server."""
 
@@ -205,3 +205,8 @@ def place(source: Source) -> str:
 def gib(size: float | None) -> float | None:
     """Bytes as GiB for a column that people read."""
     return None if size is None else size / GIB
+
+
+def mib(size: float | None) -> float | None:
+    """Bytes as MiB, for a column whose sizes may be far below a GiB."""
+    return None if size is None else size / MIB

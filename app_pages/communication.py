@@ -12,7 +12,7 @@ from analysis.verdict import size_text
 from app_pages._header import run_page
 from app_pages._origin import origin
 from app_pages._picture import picture
-from app_pages._shared import gib, place, safe, section
+from app_pages._shared import gib, mib, place, safe, section
 from app_pages._table import opened
 
 
@@ -74,9 +74,6 @@ def _communicators(found: Communication) -> None:
 
 
 def _use(one: CommunicatorUse) -> dict[str, Any]:
-    def mib(size: int | None) -> float | None:
-        return None if size is None else size / 2**20
-
     names = ("LL", "LL128", "Simple", "send_recv", "nvls", "sharp", "headers_and_rounding")
     return {"process group": one.name or "not told", "ranks": one.ranks, "seen on": one.seen_on, "a rank": one.communicators,
             "channels": one.channels, "estimate, MiB": mib(one.estimate_bytes), "at most, MiB": mib(one.upper_bytes),

@@ -8,6 +8,7 @@ import streamlit as st
 
 from analysis.database import records
 from analysis.rows import Source
+from analysis.verdict import rejects_text
 from app_pages._header import run_page
 from app_pages._origin import origin
 from app_pages._shared import asked, shown
@@ -33,7 +34,7 @@ def show() -> None:
         return
     own, run = asked(found.run)
     rows = records(own, _REJECTS, [run, found.run_index, ROWS])
-    st.caption(f"{found.rejected:,} stretches looked like a record and could not be read; they count in no figure."
+    st.caption(f"{rejects_text(found.rejected)} and could not be read: that counts in no figure."
                + (f" The first {ROWS} are shown." if found.rejected > ROWS else ""))
     picked = ticked([{"read at": shown(row["path"]), "line": row["line"], "reason": row["reason"], "text": row["text"]} for row in rows], "rejects",
                     "reject", [f"{Path(row['path']).name}:{row['line'] or row['offset_bytes']}" for row in rows])

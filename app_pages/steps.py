@@ -17,7 +17,7 @@ from app_pages._address import linked_number
 from app_pages._header import run_page
 from app_pages._kept import kept
 from app_pages._picture import picture
-from app_pages._shared import asked, gib, place, safe, section
+from app_pages._shared import asked, gib, mib, place, safe, section
 from app_pages._table import Made, opened, table
 
 _LEVELS = ("stable", "occasional", "insufficient", "undetermined", "clear")
@@ -51,8 +51,8 @@ def _classes(found: Overview) -> None:
 def _class(one: Near) -> dict[str, Any]:
     chance = None if one.low is None or one.high is None else f"{one.low:.1%} to {one.high:.1%}"
     return {"rank": one.rank, "class": one.near, "by": {"hard": "live bytes", "cache": "cached", None: None}[one.kind], "near steps": one.near_steps,
-            "of": one.steps, "chance of a step, 95 %": chance, "hard headroom, GiB": gib(one.headroom_hard_bytes),
-            "soft headroom, GiB": gib(one.headroom_soft_bytes), "retries in steps": one.touched_steps, "why": one.reason, "steps chosen": one.rule}
+            "of": one.steps, "chance of a step, 95 %": chance, "hard headroom, MiB": mib(one.headroom_hard_bytes),
+            "soft headroom, MiB": mib(one.headroom_soft_bytes), "retries in steps": one.touched_steps, "why": one.reason, "steps chosen": one.rule}
 
 
 def _fullest(found: Overview) -> None:
@@ -85,8 +85,8 @@ def _loads(found: Overview) -> None:
     if reason := found.not_measurable.get("high_load_steps"):
         st.info(safe(reason), icon=":material/help:")
         return
-    table([{"rank": one.rank, "rule": one.rule, "threshold, GiB": gib(one.threshold_bytes), "median, GiB": gib(one.median_bytes),
-            "most, GiB": gib(one.most_bytes), "high": len(one.steps), "of": one.of_steps,
+    table([{"rank": one.rank, "rule": one.rule, "threshold, MiB": mib(one.threshold_bytes), "median, MiB": mib(one.median_bytes),
+            "most, MiB": mib(one.most_bytes), "high": len(one.steps), "of": one.of_steps,
             "steps": ", ".join(map(str, one.steps[:40])) + (" ..." if len(one.steps) > 40 else "")} for one in found.high_loads], "loads")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from analysis.coverage import shown_ranks
 from analysis.findings.catalogue import advise
 from analysis.findings.model import Finding, Rule, Seen
-from analysis.verdict import size_text
+from analysis.verdict import rejects_text, size_text
 
 _FAR = 1.25
 _MUCH_OUTSIDE = 6 * 2**30
@@ -60,7 +60,7 @@ def _outside(seen: Seen) -> Iterator[Finding]:
 
 def _rejected(seen: Seen) -> Iterator[Finding]:
     if seen.overview.rejected:
-        yield Finding("not_understood", "note", "proven", f"{seen.overview.rejected} stretches looked like records and could not be read.",
+        yield Finding("not_understood", "note", "proven", f"{rejects_text(seen.overview.rejected)} and could not be read.",
                       tuple(one.source for one in seen.overview.rejects[:3]))
 
 

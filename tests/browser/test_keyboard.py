@@ -12,13 +12,16 @@ from tests.browser.visiting import Visitor
 pytestmark = NEEDS_BROWSER
 
 MOST_TABS = 80
+# The looks of an element and of what holds it once a frame was drawn and its transitions have ended: a border that is still
+# fading in has the colour that it had without the focus.
 _LOOKS = """
-const looks = [];
-for (let one = arguments[0], up = 0; one && up < 5; one = one.parentElement, up++) {
+const [element, done] = arguments, chain = [];
+for (let one = element; one && chain.length < 5; one = one.parentElement) chain.push(one);
+const settled = () => Promise.allSettled(chain.flatMap(one => one.getAnimations()).map(one => one.finished));
+requestAnimationFrame(() => requestAnimationFrame(() => settled().then(() => done(chain.map(one => {
     const style = getComputedStyle(one);
-    looks.push(style.outlineStyle, style.outlineWidth, style.boxShadow, style.borderColor, style.backgroundColor);
-}
-return looks.join(';');
+    return [style.outlineStyle, style.outlineWidth, style.boxShadow, style.borderColor, style.backgroundColor].join(';');
+}).join(';')))));
 """
 
 
@@ -39,9 +42,10 @@ def tabbed(browser: Any, selector: str) -> Any:
 
 def seen(browser: Any, element: Any) -> bool:
     """Whether an element that has the focus looks otherwise than without it."""
-    focused = browser.execute_script(_LOOKS, element)
+    focused = browser.execute_async_script(_LOOKS, element)
+    assert browser.switch_to.active_element == element, "the page took the focus away by itself"
     browser.execute_script("arguments[0].blur()", element)
-    return bool(browser.execute_script(_LOOKS, element) != focused)
+    return bool(browser.execute_async_script(_LOOKS, element) != focused)
 
 
 @pytest.mark.parametrize(("page", "what"), [

@@ -252,7 +252,6 @@ either way, and a peak elsewhere than at the loss has at least 5 % either way.
   clearest: its arguments ask for unfused attention, whose scores alone would exceed the measured peak.
 * **CUDA graphs.** Captured modules keep their tensors in a pool of their own, which has no term here: the fp8 family's steady state is
   too low by it.
-* **Sharded low precision.** One run of Megatron-FSDP with fp8 weights: its transposed copies and its units are not modelled.
 * **Leftovers.** In some pipeline runs labels, loss mask and attention mask of every micro-batch of the step are still alive when memory is
   logged (the surplus is a whole multiple of them, by the number of micro-batches); nothing in the arguments tells which. Blocks whose rest
   was too small to be split are booked whole. In models of 500 MiB this is the whole error of the steady state.

@@ -14,7 +14,7 @@ from analysis.verdict import size_text
 
 GIB = 2**30
 MEMBERS: dict[str, tuple[str, ...]] = {
-    "weights": ("weights", "quantised_weights"),
+    "weights": ("weights", "quantised_weights", "gathered"),
     "gradient buffer": ("gradients", "gradient_copy", "legacy_gradients", "stand_in_gradients"),
     "optimizer": ("optimizer", "step"),
     "activations": ("activations",),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from analysis.expected.model import Model
 from analysis.expected.options import Options
-from analysis.theory.logits import LOSSES
+from analysis.theory.logits import FP32_LOSSES, LOSSES, LossBytes
 
 _DEEPSPEED_BUFFERS = 2
 
@@ -36,8 +36,7 @@ def embedding_bytes(model: Model, options: Options) -> int:
 
 def evaluation_loss_bytes(model: Model, options: Options) -> int:
     """Logits and their fp32 copy in a forward pass that keeps nothing."""
-    loss = LOSSES["te_from_2.18" if options.fused_loss == "te" else "unfused"]
-    return loss.forward * (options.tokens * model.vocabulary // options.tp)
+    return _loss(options).forward * (options.tokens * model.vocabulary // options.tp)
 
 
 def kept_loss_bytes(model: Model, options: Options) -> int:
@@ -56,9 +55,13 @@ def deferred_bytes(model: Model, options: Options, microbatches: int) -> int:
 
 def head_bytes(model: Model, options: Options, depth: int) -> HeadBytes:
     """The last stage's head: final norm and output inputs, and the loss; each of `depth` MTP depths saves logits of its own."""
-    loss = LOSSES["te_from_2.18" if options.fused_loss == "te" else "native" if options.fused_loss else "unfused"]
+    loss = _loss(options)
     logits = options.tokens * model.vocabulary // options.tp
-    half = 1 if options.half else 2
     inputs = 2 * options.weight_bytes * model.hidden * options.local_tokens
     saved = loss.saved * logits + loss.a_token * options.tokens
-    return HeadBytes((1 + depth) * (inputs + saved), (1 + depth) * (inputs + saved) + half * (loss.peak - loss.saved) * logits)
+    return HeadBytes((1 + depth) * (inputs + saved), (1 + depth) * (inputs + saved) + (loss.peak - loss.saved) * logits)
+
+
+def _loss(options: Options) -> LossBytes:
+    name = "te_from_2.18" if options.fused_loss == "te" else "native" if options.fused_loss else "unfused"
+    return (LOSSES if options.half else FP32_LOSSES)[name]

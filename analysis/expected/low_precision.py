@@ -11,23 +11,45 @@ from collections.abc import Iterable
 
 from analysis.expected.activations import Saved
 from analysis.expected.environment import Environment
+from analysis.expected.fsdp import divided
 from analysis.expected.options import Options
-from analysis.expected.parameters import Tensor
+from analysis.expected.weights import Buffer
 
 _PER_TENSOR = ("delayed", "tensorwise")
 _QUANTISED_INPUTS = ("attention_norm", "mlp_norm", "mlp_act", "experts_input", "experts_act", "shared_act")
 _SCALES = 16
 
 
-def quantised_weight_bytes(tensors: Iterable[Tensor], options: Options, env: Environment) -> int:
-    """Bytes beyond the 2 a parameter of the weights' own class; negative where low-precision parameters replace them."""
+def quantised_weight_bytes(chunk: Iterable[Buffer], options: Options, env: Environment) -> int:
+    """Bytes beyond the weights' own class; negative where low-precision parameters replace weights of 2 bytes or 4."""
     if options.fp8 is None:
         return 0
-    elements = sum(tensor.total for tensor in tensors if tensor.gemm)
-    copies = 1 if options.fp8_recipe in _PER_TENSOR and env.capability >= 100 else 2
-    scales = 2 * elements // (2 * _SCALES) if options.fp8_recipe == "mxfp8" else 0
-    replaced = options.weight_bytes if options.fp8_parameters else 0
-    return (copies - replaced) * elements + scales
+    each = quantised_copies(options, env) - (options.weight_bytes if options.fp8_parameters else 0)
+    return sum((each * size + scale_bytes(size, options)) // quantised_shards(options, buffer)
+               for buffer in chunk for size in (gemm_elements([buffer]),))
+
+
+def quantised_copies(options: Options, env: Environment) -> int:
+    """Copies of a GEMM weight in one byte an element. FSDP drops the transposed one of a quantised parameter after its layer; mxfp8's columns are a
+    buffer of their own."""
+    per_tensor = options.fp8_recipe in _PER_TENSOR
+    sharded = options.fp8_parameters and options.fsdp == "optim_grads_params"
+    return 1 if (per_tensor and env.capability >= 100) or (sharded and options.fp8_recipe != "mxfp8") else 2
+
+
+def quantised_shards(options: Options, buffer: Buffer) -> int:
+    """Over how many ranks FSDP cuts quantised parameters; quantised copies that the GEMMs keep for themselves are whole."""
+    return divided("weights", options, buffer.shards) if options.fp8_parameters else 1
+
+
+def gemm_elements(chunk: Iterable[Buffer]) -> int:
+    """Elements of the weights that a recipe quantises."""
+    return sum(tensor.total for buffer in chunk for tensor in buffer.tensors if tensor.gemm)
+
+
+def scale_bytes(elements: int, options: Options) -> int:
+    """mxfp8's scales: a byte for 32 elements of each of the two copies."""
+    return elements // _SCALES if options.fp8_recipe == "mxfp8" else 0
 
 
 def quantised_saved(saved: Saved, options: Options) -> Saved:

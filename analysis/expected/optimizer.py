@@ -28,7 +28,7 @@ def state_widths(options: Options, *, moments_only: bool = False) -> Widths:
             return options.moments_bytes if moments_only else (_precise_master(options), *options.moments_bytes)
         matrix = options.optimizer in _MATRIX_OPTIMIZERS and tensor.kind in ("matrix", "grouped")
         moments = (4,) if matrix or options.optimizer in _ONE_MOMENT else (4, 4)
-        return moments if moments_only or not options.half else (4, *moments)
+        return moments if moments_only or not options.main_weights else (4, *moments)
 
     return widths
 

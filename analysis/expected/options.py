@@ -37,6 +37,11 @@ class Options:
     offload_fraction: float
     pad_buckets: bool
     fsdp: str | None
+    fsdp_units_are_layers: bool
+    fsdp_ahead: int
+    fsdp_keeps_ends: bool
+    fsdp_double_buffer: bool
+    main_weights: bool
     fp8: str | None
     fp8_recipe: str
     fp8_parameters: bool
@@ -76,6 +81,9 @@ class Options:
 
 
 _ZERO_STAGES = (None, "optim", "optim_grads", "optim_grads_params")
+_AHEAD = 500_000_000
+_DOUBLE_BUFFERS = ("fsdp_double_buffer", "megatron_fsdp_max_pool_double_buffer", "nccl_ub")
+_SINCE_ENDS_STAY = ("eval_micro_batch_size", "fp8_output_proj", "mtp_detach_heads", "save_params_interval")
 _DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "float32": 4, "bfloat16": 2, "float16": 2, "uint8": 1}
 
 
@@ -89,7 +97,7 @@ def read_options(args: Args) -> Options:
     cp = whole(args, "context_parallel_size", 1)
     return Options(
         tp=tp, cp=cp, sequence_parallel=bool(args.get("sequence_parallel")) and tp > 1, sequence=sequence, micro_batch=micro,
-        weight_bytes=2 if bf16 or fp16 else 4, gradient_bytes=2 if half_gradients(args) else 4, half=bf16 or fp16,
+        weight_bytes=2 if bf16 or fp16 else 4, gradient_bytes=_gradient_bytes(args), half=bf16 or fp16,
         distributed_optimizer=bool(args.get("use_distributed_optimizer") or sharding),
         instances=whole(args, "num_distributed_optimizer_instances", 1),
         optimizer=str(args.get("optimizer") or "adam"), precision_aware=bool(args.get("use_precision_aware_optimizer")),
@@ -97,6 +105,9 @@ def read_options(args: Args) -> Options:
         expands_moments=_expands(args),
         offload_fraction=fraction(args, "optimizer_offload_fraction", 1.0) if args.get("optimizer_cpu_offload") else 0.0,
         pad_buckets=bool(args.get("ddp_pad_buckets_for_high_nccl_busbw")), fsdp=sharding,
+        fsdp_units_are_layers=_megatron_fsdp(args), fsdp_ahead=_ahead(args), fsdp_keeps_ends=_keeps_ends(args),
+        fsdp_double_buffer=_megatron_fsdp(args) and any(args.get(name) for name in _DOUBLE_BUFFERS),
+        main_weights=not _left_alone(args, "megatron_fsdp_main_params_dtype") if _megatron_fsdp(args) else bf16 or fp16,
         fp8=str(args.get("fp8") or args.get("fp8_format")) if args.get("fp8") or args.get("fp8_format") else None,
         fp8_recipe=str(args.get("fp8_recipe") or "delayed"), fp8_parameters=bool(args.get("fp8_param_gather") or args.get("fp8_param")),
         recompute=granularity, recompute_method=args.get("recompute_method") or args.get("activations_checkpoint_method"),
@@ -149,10 +160,45 @@ def _sharding(args: Args) -> str | None:
     """
     if args.get("use_torch_fsdp2"):
         return "optim_grads_params"
-    if args.get("use_megatron_fsdp") or args.get("use_custom_fsdp"):
+    if _megatron_fsdp(args):
         return str(args.get("data_parallel_sharding_strategy") or "no_shard")
     stage = whole(args, "zero_stage", 0, least=0) if args.get("deepspeed") else 0
     return _ZERO_STAGES[min(stage, 3)]
+
+
+def _megatron_fsdp(args: Args) -> bool:
+    """Whether Megatron's own FSDP runs, under its present or its first name."""
+    return bool(args.get("use_megatron_fsdp") or args.get("use_custom_fsdp")) and not args.get("use_torch_fsdp2")
+
+
+def _ahead(args: Args) -> int:
+    """Elements that are gathered ahead of a running unit: half of a communication unit with Megatron-FSDP, elsewhere the next unit."""
+    if not _megatron_fsdp(args):
+        return 1
+    unit = args.get("suggested_communication_unit_size")
+    return whole(args, "suggested_communication_unit_size") // 2 if unit else _AHEAD
+
+
+def _keeps_ends(args: Args) -> bool:
+    """Whether the gathered embedding and head stay between steps: where gathers overlap, since core 0.18. A dump of all arguments (it has a
+    `rank`) without any that came then is older."""
+    older = "rank" in args and not any(name in args for name in _SINCE_ENDS_STAY)
+    return _megatron_fsdp(args) and bool(args.get("overlap_param_gather")) and not older
+
+
+def _gradient_bytes(args: Args) -> int:
+    """Bytes a gradient: Megatron-FSDP's own argument where it is given, else what the wrapper accumulates in."""
+    name = "megatron_fsdp_main_grads_dtype"
+    if not _megatron_fsdp(args) or name not in args:
+        return 2 if half_gradients(args) else 4
+    if _left_alone(args, name):
+        return 2 if args.get("bf16") or args.get("fp16") else 4
+    return _dtype(args, name)
+
+
+def _left_alone(args: Args, name: str) -> bool:
+    """Whether a dtype is `auto`, the weights' own; a dump prints None for it."""
+    return name in args and args[name] in (None, "auto", "None")
 
 
 def _moments(args: Args) -> tuple[int, int]:

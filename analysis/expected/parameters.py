@@ -38,19 +38,34 @@ class Tensor:
 
 def cell_tensors(model: Model, sizes: ParallelSizes, cell: Cell) -> list[Tensor]:
     """Every parameter of one chunk of one stage, in the order they are built. `elements` are those of one rank."""
-    tensors = list(_embedding(model, sizes, cell))
-    for layer in range(cell.first_layer, cell.first_layer + cell.layers):
-        built = layer_tensors(model, sizes, layer_kind(model, layer))
-        tensors += [replace(tensor, gemm=False) for tensor in built] if layer in model.bf16_layers else built
+    tensors = [*_embedding(model, sizes, cell), *(tensor for layer in decoder_layers(model, sizes, cell) for tensor in layer)]
     if cell.final_norm:
         tensors += _norm("final_norm", model, model.hidden)
-    for _ in range(min(cell.mtp, 1) if model.mtp_repeated else cell.mtp):
+    for _ in range(_depths(model, cell)):
         tensors += _mtp(model, sizes)
     if cell.output_weight:
         tensors.append(_matrix("output_layer", _share(model.vocabulary, sizes.tp) * model.hidden, kind="head"))
         if model.tied_positions:
             tensors.append(_matrix("position_embedding", model.tied_positions * model.hidden, kind="embedding"))
     return tensors
+
+
+def decoder_layers(model: Model, sizes: ParallelSizes, cell: Cell) -> Iterator[list[Tensor]]:
+    """The parameters of each decoder layer of a chunk, in order."""
+    for layer in range(cell.first_layer, cell.first_layer + cell.layers):
+        built = layer_tensors(model, sizes, layer_kind(model, layer))
+        yield [replace(tensor, gemm=False) for tensor in built] if layer in model.bf16_layers else built
+
+
+def prediction_layers(model: Model, sizes: ParallelSizes, cell: Cell) -> Iterator[list[Tensor]]:
+    """The parameters of each layer inside a chunk's multi-token prediction; what joins and norms them is not among them."""
+    for _ in range(_depths(model, cell)):
+        for kind in model.mtp_kinds:
+            yield layer_tensors(model, sizes, kind)
+
+
+def _depths(model: Model, cell: Cell) -> int:
+    return min(cell.mtp, 1) if model.mtp_repeated else cell.mtp
 
 
 def layer_kind(model: Model, layer: int) -> str:

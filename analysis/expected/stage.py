@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from analysis.expected.boundary import boundary_bytes, peak_boundary_bytes
 from analysis.expected.caches import rotary_bytes, stand_in_bytes
 from analysis.expected.chunk import chunk_bytes
-from analysis.expected.fsdp import gathered_bytes
+from analysis.expected.fsdp import gathered
 from analysis.expected.gradients import gradient_bytes
 from analysis.expected.head import batch_bytes, deferred_bytes, evaluation_loss_bytes, kept_loss_bytes
 from analysis.expected.instants import Instant, Moments, fullest
 from analysis.expected.low_precision import quantised_weight_bytes
 from analysis.expected.moe import routed_tokens
 from analysis.expected.optimizer import Widths, copy_widths, optimizer_bytes, state_widths
-from analysis.expected.parameters import Tensor, cell_tensors, elements
+from analysis.expected.parameters import cell_tensors, elements
 from analysis.expected.run import Run
 from analysis.expected.transients import step_bytes
 from analysis.expected.weights import Buffer, buffers, weight_bytes
@@ -40,13 +40,16 @@ def stage_bytes(run: Run, stage: int) -> StageBytes:
     cells = run.layout.of_stage(stage)
     tensors = [cell_tensors(run.model, run.sizes, cell) for cell in cells]
     chunks = [buffers(each, run.sizes, run.options) for each in tensors]
-    classes = _resident(run, cells, chunks) | _extras(run, cells, [tensor for each in tensors for tensor in each])
+    classes = _resident(run, cells, chunks) | _extras(run, cells, [buffer for each in chunks for buffer in each])
+    units = gathered(run.model, run.options, run.sizes, cells)
+    classes["gathered"] = units.at("after_step")
     if run.communication:
         classes["communication"] = run.communication(run, stage)
     alive = [chunk_bytes(run, cell, each) for cell, each in zip(cells, tensors, strict=True)]
     moments = fullest(run.plan, stage, alive, later_backwards=run.options.legacy_gradients)
     instants = _instants(run, cells, chunks, classes, moments, max(chunk.layer for chunk in alive))
-    return StageBytes(sum(elements(each) for each in tensors), classes, tuple(instants))
+    return StageBytes(sum(elements(each) for each in tensors), classes,
+                      tuple(Instant(one.name, {**one.classes, "gathered": units.at(one.name)}) for one in instants))
 
 
 def _instants(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]], classes: dict[str, int], moments: Moments,
@@ -55,8 +58,7 @@ def _instants(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]], cla
     model, options = run.model, run.options
     held = _computing(run, chunks, classes)
     ends = any(cell.embedding or cell.loss for cell in cells)
-    held |= {"boundary": peak_boundary_bytes(model, options, run.sizes.pp), "batch": batch_bytes(options) if ends else 0,
-             "gathered": gathered_bytes((tensor for chunk in chunks for buffer in chunk for tensor in buffer.tensors), options)}
+    held |= {"boundary": peak_boundary_bytes(model, options, run.sizes.pp), "batch": batch_bytes(options) if ends else 0}
     yield Instant("forward", held | {"activations": moments.forward[0]})
     extra = {"legacy_gradients": _weights(chunks) * options.weight_bytes} if options.legacy_gradients else {}
     yield Instant("backward", held | extra | {"activations": moments.backward[0], "running_layer": moments.backward[1]})
@@ -110,11 +112,12 @@ def _resident(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]]) -> 
     }
 
 
-def _extras(run: Run, cells: tuple[Cell, ...], tensors: list[Tensor]) -> dict[str, int]:
+def _extras(run: Run, cells: tuple[Cell, ...], chunk: list[Buffer]) -> dict[str, int]:
     """Classes that few runs have."""
+    tensors = [tensor for buffer in chunk for tensor in buffer.tensors]
     latent = sum(1 for tensor in tensors if tensor.name == "kv_down")
     return {
-        "quantised_weights": quantised_weight_bytes(tensors, run.options, run.env),
+        "quantised_weights": quantised_weight_bytes(chunk, run.options, run.env),
         "rotary_caches": rotary_bytes(run.model, latent),
         "stand_in_gradients": stand_in_bytes(tensors, run.options),
         "loss_leftovers": kept_loss_bytes(run.model, run.options) if any(cell.loss for cell in cells) else 0,

@@ -41,6 +41,14 @@ LOSSES: dict[str, LossBytes] = {
 }
 """bf16 logits are held by the caller beside the fp32 copy; TE wrote its gradient over the logits up to 2.17, in fp32 since."""
 
+FP32_LOSSES: dict[str, LossBytes] = {
+    "unfused": LossBytes(4, 4, 4, 9),
+    "native": LossBytes(4, 4, 4, 9),
+    "te_to_2.17": LossBytes(4, 4, 4, 0),
+    "te_from_2.18": LossBytes(8, 4, 4, 0),
+}
+"""fp32 logits need no fp32 copy: softmax and gradient are written over them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -98,7 +106,9 @@ def head(args: Args, *, te_version: str | None = None, microbatches: int | None 
     args = native_args(args)
     tokens, sharded, elements = _sizes(args)
     names = implementations(args, te_version) if labels_in_model else ("logits_only",)
-    losses = [LOSSES[name] for name in names] if labels_in_model else [LossBytes(2, 2, 2, 0), LossBytes(6, 6, 6, 0)]
+    half = bool(args.get("bf16") or args.get("fp16") or ("bf16" not in args and "fp16" not in args))
+    outside = [LossBytes(2, 2, 2, 0), LossBytes(6, 6, 6, 0)] if half else [LossBytes(4, 4, 4, 0)]
+    losses = [(LOSSES if half else FP32_LOSSES)[name] for name in names] if labels_in_model else outside
     live = 2 if args.get("overlap_moe_expert_parallel_comm") else 1
     depth = 1 + whole(args, "mtp_num_layers", 0, least=0)
     saved = [live * depth * (loss.saved * elements + loss.a_token * tokens) for loss in losses]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TIMES = " · "
 ROUNDING = "rounding to the allocator's blocks"
+CUT = "each tensor is cut for itself"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from math import prod
 from analysis.expected.boundary import boundary_bytes, boundary_tensor, peak_boundary_bytes
 from analysis.expected.caches import rotary_bytes, stand_in_bytes
 from analysis.expected.environment import cublas_workspace, te_workspace
-from analysis.expected.fsdp import gathered_bytes
+from analysis.expected.fsdp import gathered as units_of
 from analysis.expected.head import batch_bytes, deferred_bytes, kept_loss_bytes
-from analysis.expected.low_precision import quantised_weight_bytes
+from analysis.expected.low_precision import gemm_elements, quantised_copies, quantised_shards, quantised_weight_bytes, scale_bytes
 from analysis.expected.moe import routed_tokens
-from analysis.expected.origin.lines import ROUNDING, Line, Parts, product, rest
+from analysis.expected.origin.lines import CUT, ROUNDING, Line, Parts, product, rest
 from analysis.expected.parameters import Tensor
 from analysis.expected.stage import leftover_bytes
+from analysis.expected.weights import Buffer
 from analysis.expected.workspaces import global_buffer_bytes, workspace_bytes
 
 
@@ -77,17 +78,23 @@ def moe_leftovers(parts: Parts) -> list[Line]:
 
 
 def quantised_weights(parts: Parts) -> list[Line]:
-    """Low-precision copies of GEMM weights, less the weights that they replace."""
-    options, tensors = parts.run.options, _flat(parts)
-    elements = sum(tensor.total for tensor in tensors if tensor.gemm)
-    total = quantised_weight_bytes(tensors, options, parts.run.env)
-    copies = quantised_weight_bytes(tensors, replace(options, fp8_parameters=False), parts.run.env)
-    plain = quantised_weight_bytes(tensors, replace(options, fp8_parameters=False, fp8_recipe="blockwise"), parts.run.env)
-    scales = copies - plain if options.fp8_recipe == "mxfp8" else 0
-    lines = [Line("quantised copies of GEMM weights", "copies · elements", product((copies - scales) // elements, elements) if elements else "0",
-                  copies - scales)]
-    lines = rest("scales of blocks", copies, lines, "elements / 16", f"{elements:,} / 16")
-    return rest("weights that the quantised ones replace", total, lines, "- w · elements", f"- {product(options.weight_bytes, elements)}")
+    """Low-precision copies of GEMM weights, less the weights that they replace; a group of buffers is cut over the same ranks."""
+    lines: list[Line] = []
+    for group in dict.fromkeys(buffer.group for buffer in parts.buffers):
+        lines += _quantised(parts, [buffer for buffer in parts.buffers if buffer.group == group])
+    return rest(CUT, quantised_weight_bytes(parts.buffers, parts.run.options, parts.run.env), lines)
+
+
+def _quantised(parts: Parts, chunk: list[Buffer]) -> list[Line]:
+    options, elements, shards = parts.run.options, gemm_elements(chunk), quantised_shards(parts.run.options, chunk[0])
+    copies, cut, over = quantised_copies(options, parts.run.env), " / ranks" * (shards > 1), f" / {shards}" * (shards > 1)
+    replaced = options.weight_bytes if options.fp8_parameters else 0
+    lines = [Line(f"quantised copies of {chunk[0].group} GEMM weights", f"copies · elements{cut}", f"{product(copies, elements)}{over}",
+                  copies * elements // shards),
+             Line("scales of blocks", f"elements / 16{cut}", f"{elements:,} / 16{over}", scale_bytes(elements, options) // shards),
+             Line("weights that the quantised ones replace", f"- w · elements{cut}", f"- {product(replaced, elements)}{over}",
+                  -(replaced * elements // shards))]
+    return [line for line in lines if line.bytes]
 
 
 def rotary_caches(parts: Parts) -> list[Line]:
@@ -126,14 +133,16 @@ def batch(parts: Parts) -> list[Line]:
 
 
 def gathered(parts: Parts) -> list[Line]:
-    """What FSDP gathers ahead, and what the running layer gathers with its whole gradient: the largest tensor of each, as `fsdp.py` takes it."""
-    options, tensors = parts.run.options, [tensor for buffer in parts.buffers for tensor in buffer.tensors]
-    layer = max((tensor.total for tensor in tensors if tensor.kind not in ("embedding", "head")), default=0)
-    largest = max((tensor.total for tensor in tensors), default=0)
-    running = layer * (options.weight_bytes + options.gradient_bytes)
-    lines = [Line("the largest tensor of the running layer, gathered with its whole gradient", "elements · (w + bytes a gradient)",
-                  product(layer, options.weight_bytes + options.gradient_bytes), running)]
-    return rest("the largest tensor, gathered ahead", gathered_bytes(tensors, options), lines, "elements · w", product(largest, options.weight_bytes))
+    """What FSDP gathers whole: what is in no layer, the units of a window, and the running layer's gradient."""
+    run, options = parts.run, parts.run.options
+    ends, window, gradient = units_of(run.model, options, run.sizes, parts.cells).parts(parts.instant)
+    width, made = options.weight_bytes, options.gradient_bytes
+    lines = [Line("embedding, head and norms, whole", "bytes of each", f"{ends:,}", ends),
+             Line("the running layer and those gathered ahead of it", "bytes of each", f"{window:,}", window),
+             Line("the whole gradient of a running layer", "elements · bytes a gradient", product(gradient // made, made), gradient)]
+    if not options.fp8_parameters:
+        lines[:2] = [replace(line, symbols="elements · w", numbers=product(line.bytes // width, width)) for line in lines[:2]]
+    return [line for line in lines if line.bytes]
 
 
 def deferred_gradients(parts: Parts) -> list[Line]:

@@ -14,7 +14,7 @@ from analysis.expected.fsdp import divided
 from analysis.expected.gradients import gradient_bytes
 from analysis.expected.optimizer import Widths, copy_widths, optimizer_bytes, state_widths
 from analysis.expected.origin.formulas import elements_of, values
-from analysis.expected.origin.lines import ROUNDING, Line, Parts, product, rest
+from analysis.expected.origin.lines import CUT, ROUNDING, Line, Parts, product, rest
 from analysis.expected.parameters import Tensor, elements
 from analysis.expected.transients import step_bytes
 from analysis.expected.weights import Buffer, weight_bytes
@@ -101,7 +101,7 @@ def _states(parts: Parts, widths: Widths, moments: Widths | None) -> list[Line]:
             for state in _named(tensor, widths, moments):
                 counted[buffer.group, shards, state] += tensor.total
     lines = [_state(group, shards, state, count) for (group, shards, state), count in counted.items()]
-    lines = rest("each tensor is cut for itself" if run.options.distributed_optimizer else ROUNDING, made, lines)
+    lines = rest(CUT if run.options.distributed_optimizer else ROUNDING, made, lines)
     return rest("offloaded to the host", left, lines, "- bytes · fraction", f"- {made:,} · {run.options.offload_fraction:g}")
 
 

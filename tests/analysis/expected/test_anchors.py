@@ -14,6 +14,7 @@ from analysis.expected.options import read_options
 from analysis.expected.parameters import Tensor, layer_tensors
 from analysis.expected.recompute import kept
 from analysis.expected.stage import stage_bytes
+from analysis.expected.weights import Buffer
 from analysis.expected.workspaces import workspace_bytes
 from ingest.allocator import MIB
 
@@ -120,7 +121,7 @@ def test_workspaces_follow_gpu_and_setting(gpu, config, mib):
 def test_quantised_copies_follow_gpu_and_recipe(gpu, changes, bytes_a_weight):
     weights = [Tensor("fc1", 2**20, gemm=True), Tensor("norm", 4096)]
     env = environment(None, gpu, None)
-    assert quantised_weight_bytes(weights, read_options(DENSE | changes), env) == bytes_a_weight * 2**20
+    assert quantised_weight_bytes([Buffer("dense", 2**20 + 4096, 8, tuple(weights))], read_options(DENSE | changes), env) == bytes_a_weight * 2**20
 
 
 HYBRID = {"hidden_size": 1024, "num_attention_heads": 16, "group_query_attention": True, "num_query_groups": 8, "seq_length": 1024,

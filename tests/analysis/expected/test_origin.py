@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[3]
 LOGS = sorted(path for name in ("train.log", "rank_0.log") for path in (ROOT / "sample_data").glob(f"*/{name}"))
 BLOCKS, CUT = "rounding to the allocator's blocks", "each tensor is cut for itself"
 STATES = 3
+SHARDED = {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": "optim_grads_params"}
 CASES = {
     "seven": SEVEN_B, "plain": SEVEN_B | {"use_distributed_optimizer": False}, "fp16": SEVEN_B | {"bf16": False, "fp16": True},
     "fp32": SEVEN_B | {"bf16": False},
@@ -46,7 +47,11 @@ CASES = {
     "short": SEVEN_B | {"seq_length": 64, "micro_batch_size": 1, "world_size": 4, "use_precision_aware_optimizer": True, "exp_avg_dtype": "fp8",
                         "exp_avg_sq_dtype": "fp8"},
     "offloaded": SEVEN_B | {"optimizer_cpu_offload": True, "optimizer_offload_fraction": 0.3},
-    "sharded": SEVEN_B | {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": "optim_grads_params"},
+    "sharded": SEVEN_B | SHARDED, "sharded with ends": SEVEN_B | SHARDED | {"overlap_param_gather": True},
+    "sharded in double buffers": SEVEN_B | SHARDED | {"fsdp_double_buffer": True},
+    "sharded by torch": SEVEN_B | {"use_torch_fsdp2": True, "pipeline_model_parallel_size": 1},
+    **{f"sharded in {recipe}": V3 | SHARDED | {
+        "overlap_param_gather": True, "fp8": "e4m3", "fp8_recipe": recipe, "fp8_param_gather": True} for recipe in ("tensorwise", "mxfp8")},
     "sharded gradients": SEVEN_B | {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": "optim_grads"},
     "full": SEVEN_B | {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 4},
     "block": SEVEN_B | {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": 3},

@@ -70,6 +70,15 @@ def test_mtp_context_parallelism_deferral_and_rl(llama_like):
         head({**llama_like, "padded_vocab_size": None})
 
 
+def test_logits_of_a_run_in_fp32_are_written_over_and_not_copied(llama_like):
+    half, whole = (head({**llama_like, "gradient_accumulation_fusion": True, "bf16": on, "fp16": False}) for on in (True, False))
+    assert half.saved_high_bytes == whole.saved_high_bytes
+    assert half.peak_high_bytes - whole.peak_high_bytes == 2 * U
+    assert whole.peak_high_bytes == whole.saved_high_bytes
+    outside = head({**llama_like, "bf16": False, "fp16": False}, labels_in_model=False)
+    assert outside.peak_high_bytes == outside.peak_low_bytes
+
+
 def judged(predicted, surplus, **change):
     base = {"measured_last_bytes": 30_000_000_000 + surplus, "measured_neighbour_bytes": 33_000_000_000, "expected_neighbour_bytes": 32_000_000_000,
             "expected_last_without_head_bytes": 29_000_000_000, "stages": 4}

@@ -59,7 +59,8 @@ def test_embedding_and_head_stay_between_steps_where_gathers_overlap():
 
 
 def proxy(ranks, **changes):
-    return expect_stages(PROXY | {"world_size": ranks} | changes, microbatches=8 // ranks, env=EXACT | {"NVTE_ALLOW_NONDETERMINISTIC_ALGO": "0"}, gpu="GB200")[0]
+    env = EXACT | {"NVTE_ALLOW_NONDETERMINISTIC_ALGO": "0"}
+    return expect_stages(PROXY | {"world_size": ranks} | changes, microbatches=8 // ranks, env=env, gpu="GB200")[0]
 
 
 def test_what_stays_is_what_a_measured_run_rose_by():

@@ -17,7 +17,7 @@ PLANNED = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "contex
            "global_batch_size")
 """Sizes that a plan changes."""
 
-OF_A_RUN = ("rank", "class", "stage", "step", "phase", "device", "communicator", "finding", "reject", *PLANNED, "recompute", "on", "set")
+OF_A_RUN = ("rank", "class", "stage", "step", "phase", "device", "communicator", "finding", "reject", "load", *PLANNED, "recompute", "on", "set")
 """What means something in one run only."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,18 @@ def test_another_page_of_the_run_keeps_the_rank(small: AppTest) -> None:
     go(small, "steps")
     assert small.query_params["rank"] == "4"
     assert ">     104  line 104" in said(small)
+
+
+def test_a_rank_of_high_load_opens_the_lines_of_its_fullest_steps(samples: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [json.loads(line) for line in (ROOT / "sample_data/moe_16ranks/tokens_per_expert/rank3.jsonl").read_text().splitlines()]
+    high = json.loads((ROOT / "sample_data/truth/moe_16ranks.json").read_text())["high_load_steps"]["3"]
+    tokens = {step: sum(sum(map(sum, line["tpe"])) for line in lines if line["iter"] == step) for step in high}
+    app = go(app_on(samples, monkeypatch).run(), "steps", run="moe_16ranks", load="3")
+    assert not app.exception
+    for step in sorted(tokens, key=lambda step: (-tokens[step], step))[:3]:
+        fullest = max((at for at, line in enumerate(lines) if line["iter"] == step), key=lambda at: max(map(sum, lines[at]["tpe"])))
+        assert f"> {fullest + 1:>7}  {json.dumps(lines[fullest])}" in said(app)
+    assert app.query_params["load"] == "3"
 
 
 def test_another_run_forgets_what_was_ticked(samples: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,11 @@ unknown load, not a low one. The rule is in `analysis/sql/asked/attempt_load.sql
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from analysis.database import asked_text, records
-from analysis.rows import HighLoad
+from analysis.rows import HighLoad, Source
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,3 +25,11 @@ def high_loads(connection: duckdb.DuckDBPyConnection) -> tuple[HighLoad, ...]:
         HighLoad(row["rank"], HIGH if row["varies"] else FLAT, tuple(row["high"] or ()) if row["varies"] else (), row["steps"],
                  row["threshold_bytes"] if row["varies"] else None, round(row["median_bytes"]), row["most_bytes"])
         for row in records(connection, asked_text("high_load")))
+
+
+def load_places(connection: duckdb.DuckDBPyConnection, run: str, run_index: int, rank: int, steps: Sequence[int],
+                most: int = 3) -> tuple[Source, ...]:
+    """Where at most `most` of these steps of a rank (of all, where none is given) were read, those with the most tokens first: the line of the
+    fullest layer of each."""
+    asked = {"run": run, "run_index": run_index, "rank": rank, "steps": list(steps), "most": most}
+    return tuple(Source(row["path"], row["line"]) for row in records(connection, asked_text("load_places"), asked))

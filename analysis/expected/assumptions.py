@@ -13,8 +13,8 @@ from analysis.expected.options import Options
 from analysis.theory.arguments import Args
 
 UNPRICED: dict[str, str] = {
-    "fine_grained_activation_offloading": "moves named modules' activations to the host: the peak is lower than said",
     "cpu_offloading": "moves layers' activations to the host: the peak is lower than said",
+    "delta_offload_bytes_across_pp_ranks": "later stages keep part of what others move to the host: their peak is higher than said",
     "cuda_graph_impl": "captured modules keep their tensors in graph pools: more is allocated than said",
     "enable_cuda_graph": "captured modules keep their tensors in graph pools: more is allocated than said",
     "external_cuda_graph": "captured modules keep their tensors in graph pools: more is allocated than said",
@@ -37,12 +37,17 @@ UNPRICED: dict[str, str] = {
 }
 """Options that move memory and have no term here, each with what it would change."""
 
+PARTLY_PRICED: dict[str, str] = {
+    "fine_grained_activation_offloading": "copies still on their way to the host are not: the peak is higher than said",
+}
+"""Options whose term leaves something out, each with what."""
+
 _OFF: tuple[object, ...] = (None, False, 0, "none", "None", "no_shard", "", [])
 
 
 def unpriced(args: Args) -> list[str]:
-    """Names of unpriced options that are on; a size of 1 is off."""
-    return [name for name in UNPRICED if args.get(name) not in _OFF and (args[name] is True or args[name] != 1)]
+    """Names of options that are on and not priced, or in part; a size of 1 is off."""
+    return [name for name in (*UNPRICED, *PARTLY_PRICED) if args.get(name) not in _OFF and (args[name] is True or args[name] != 1)]
 
 
 def assumptions(args: Args, model: Model, options: Options, env: Environment, kernel: str) -> Iterator[str]:
@@ -62,4 +67,4 @@ def assumptions(args: Args, model: Model, options: Options, env: Environment, ke
     if args.get("position_embedding_type") is None:
         yield "position_embedding_type not given: learned, Megatron's default"
     for name in unpriced(args):
-        yield f"{name} has no term here: {UNPRICED[name]}"
+        yield f"{name} has no term here: {UNPRICED[name]}" if name in UNPRICED else f"{name} is counted, but {PARTLY_PRICED[name]}"

@@ -6,7 +6,7 @@ dense, expert, Mamba and MTP layers of one chunk differ, and full recomputation 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from analysis.expected.activations import Saved, attention, dense_layer, mlp
 from analysis.expected.boundary import boundary_tensor
@@ -27,13 +27,20 @@ def chunk_bytes(run: Run, cell: Cell, tensors: list[Tensor]) -> ChunkBytes:
     largest = largest_gemm(tensors)
     layers = list(chunk_layers(run, cell))
     saved = sum(one.saved for _, one, _ in layers)
-    window = max((window_bytes(run, one) + backward_bytes(made, largest, run.model.hidden, run.options) for _, one, made in layers), default=0)
+    window = max((window_bytes(run, one) + one.offloaded + backward_bytes(made, largest, run.model.hidden, run.options) for _, one, made in layers),
+                 default=0)
     if cell.embedding:
         saved += embedding_bytes(run.model, run.options)
     if run.options.legacy_gradients:
         saved += boundary_tensor(run.model, run.options)
     layer = max((sum(made.values()) for *_, made in layers), default=0)
-    return ChunkBytes(saved, window, head_bytes(run.model, run.options, cell.mtp).peak if cell.loss else 0, layer)
+    loss = head_bytes(run.model, run.options, cell.mtp).peak + last_offloaded(layers) if cell.loss else 0
+    return ChunkBytes(saved, window, loss, layer)
+
+
+def last_offloaded(layers: Sequence[tuple[str, Kept, Saved]]) -> int:
+    """What stays on the device of the last layer before the loss, whose backward comes at once."""
+    return layers[-1][1].offloaded if layers else 0
 
 
 def layer_saved(run: Run, kind: str) -> Saved:

@@ -49,6 +49,9 @@ class Options:
     recompute_method: str | None
     recompute_layers: int
     recompute_modules: frozenset[str]
+    offload_modules: frozenset[str]
+    offload_least: int
+    offload_share: float
     transformer_engine: bool
     attention: str | None
     attention_dropout: float
@@ -112,6 +115,8 @@ def read_options(args: Args) -> Options:
         fp8_recipe=str(args.get("fp8_recipe") or "delayed"), fp8_parameters=bool(args.get("fp8_param_gather") or args.get("fp8_param")),
         recompute=granularity, recompute_method=args.get("recompute_method") or args.get("activations_checkpoint_method"),
         recompute_layers=whole(args, "recompute_num_layers", _old_count(args)), recompute_modules=_modules(args, granularity),
+        offload_modules=_words(args.get("offload_modules")) if args.get("fine_grained_activation_offloading") else frozenset(),
+        offload_least=whole(args, "min_offloaded_tensor_size", 2**20, least=0), offload_share=fraction(args, "activation_offload_fraction", 1.0),
         transformer_engine=(args.get("transformer_impl") or ("local" if legacy else "transformer_engine")) != "local", attention=_attention(args),
         attention_dropout=fraction(args, "attention_dropout", 0.1), hidden_dropout=fraction(args, "hidden_dropout", 0.1),
         fused_activation=_fused(args), fused_weighting=bool(args.get("use_fused_weighted_squared_relu")),
@@ -221,7 +226,12 @@ def _modules(args: Args, granularity: Any) -> frozenset[str]:
     given = args.get("recompute_modules")
     if given is None:
         return frozenset({"core_attn"})
-    words = given if isinstance(given, list) else str(given).replace(",", " ").strip("[]()").split()
+    return _words(given)
+
+
+def _words(given: Any) -> frozenset[str]:
+    """Names of a list, or of the text that a dump or a file of settings has for one."""
+    words = given if isinstance(given, list) else str(given or "").replace(",", " ").strip("[]()").split()
     return frozenset(str(word).strip("'\"") for word in words)
 
 

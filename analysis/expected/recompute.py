@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from analysis.expected.activations import Saved
 from analysis.expected.model import Model
+from analysis.expected.offloading import offloaded_bytes
 from analysis.expected.options import Options
 
 _FREES: dict[str, tuple[str, ...]] = {
@@ -24,10 +25,11 @@ _FREES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Bytes a layer keeps for its backward, and bytes that its backward makes again first."""
+    """Bytes a layer keeps for its backward on the device, bytes that its backward makes again first, and bytes that it brings back from the host."""
 
     saved: int
     window: int
+    offloaded: int = 0
 
 
 def kept(saved: Saved, model: Model, options: Options, *, index: int, decoder: bool = True) -> Kept:
@@ -40,8 +42,9 @@ def kept(saved: Saved, model: Model, options: Options, *, index: int, decoder: b
         entry = saved.get("attention_input", saved.get("mlp_input", 0)) // (options.tp if options.distributed_inputs else 1)
         first = block or index % options.recompute_layers == 0
         return Kept(entry if first else 0, total - entry)
-    freed = sum(saved.get(name, 0) for name in _freed(model, options, saved))
-    return Kept(total - freed, freed)
+    names = _freed(model, options, saved)
+    freed, offloaded = sum(saved.get(name, 0) for name in names), offloaded_bytes(saved, names, options)
+    return Kept(total - freed - offloaded, freed, offloaded)
 
 
 def _freed(model: Model, options: Options, saved: Saved) -> set[str]:

@@ -49,6 +49,12 @@ def _recompute(module: str) -> Change:
     return lambda seen: {"recompute_granularity": "selective", "recompute_modules": [*seen.recomputed, module]}
 
 
+def _host(seen: Seen) -> dict[str, Any]:
+    """The modules whose tensors are large beside the time that hides their copies."""
+    modules = ["core_attn", "attn_proj", *(("expert_fc1", "moe_act") if seen.moe else ())]
+    return {"fine_grained_activation_offloading": True, "offload_modules": modules}
+
+
 def _times(name: str, factor: int = 2) -> Change:
     return lambda seen: {name: seen.number(name) * factor}
 
@@ -183,7 +189,7 @@ ACTIONS: dict[str, Action] = {one.id: one for one in (
            _full),
     Action("offload_activations", "offload activations to the host (fine-grained activation offloading)", "none",
            "PCIe: bytes a step over 32 to 64 GB/s", "a setting", "the copies outlast the layer that hides them, or host memory is short",
-           hindered=_offloading),
+           _host, _offloading),
     Action("more_tensor_parallel", "double tensor parallelism", "smaller GEMMs", "four all-reduces a layer, inside the NVLink domain", "a new layout",
            "TP exceeds the NVLink domain or does not divide the heads", _times("tensor_model_parallel_size")),
     Action("more_pipeline_stages", "double the pipeline stages", "a larger bubble (p-1)/(m+p-1)", "point-to-point", "a new layout",

@@ -18,6 +18,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "recompute_granularity": ("full", "selective"),
     "recompute_method": ("uniform", "block"),
     "recompute_modules": ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "gdn", "gdp", "mhc"),
+    "offload_modules": ("core_attn", "attn_proj", "attn_norm", "qkv_linear", "mlp_norm", "expert_fc1", "moe_act", "fused_group_mlp", "gdp_qkv"),
     "transformer_impl": ("transformer_engine", "local", "inference_optimized"),
     "attention_backend": ("auto", "flash", "fused", "unfused", "local"),
     "moe_token_dispatcher_type": ("allgather", "alltoall", "alltoall_seq", "flex"),

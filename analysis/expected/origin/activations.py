@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import prod
 
 from analysis.expected.boundary import boundary_tensor
-from analysis.expected.chunk import chunk_layers, largest_gemm, window_bytes
+from analysis.expected.chunk import chunk_layers, largest_gemm, last_offloaded, window_bytes
 from analysis.expected.head import embedding_bytes, evaluation_loss_bytes, head_bytes
 from analysis.expected.origin.formulas import SAVED, saved_of, values
 from analysis.expected.origin.lines import Line, Parts, product, rest
@@ -25,7 +25,7 @@ Alive = tuple[int, ...]
 
 
 def activations(parts: Parts) -> list[Line]:
-    """Micro-batches alive by layers by the bytes of each saved tensor; what recomputation frees is taken off."""
+    """Micro-batches alive by layers by the bytes of each saved tensor; what recomputation frees and what lies on the host is taken off."""
     counts, _ = moment(parts)
     known = values(parts.run)
     found: defaultdict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0] * len(parts.cells))
@@ -72,8 +72,10 @@ def loss(parts: Parts) -> list[Line]:
     by_logit = f"{product(options.tokens, model.vocabulary)} / {options.tp}"
     lines = rest("logits kept for the backward", head.saved, lines, "bytes a logit · S · V / t",
                  f"{(head.saved - bare.saved) // logits} · {by_logit}")
-    return rest("held besides while the loss is computed", head.peak, lines, "bytes a logit · S · V / t",
-                f"{(head.peak - head.saved) // logits} · {by_logit}")
+    lines = rest("held besides while the loss is computed", head.peak, lines, "bytes a logit · S · V / t",
+                 f"{(head.peak - head.saved) // logits} · {by_logit}")
+    staying = last_offloaded(list(chunk_layers(parts.run, parts.cells[chunk])))
+    return rest("what the last layer does not send to the host", head.peak + staying, lines, "bytes", f"{staying:,}")
 
 
 def _chunk(parts: Parts, chunk: int) -> Iterator[tuple[str, str, int]]:
@@ -85,7 +87,8 @@ def _chunk(parts: Parts, chunk: int) -> Iterator[tuple[str, str, int]]:
             yield layer, "input, the rest is recomputed", one.saved
             continue
         yield from ((layer, tensor, size) for tensor, size in made.items())
-        yield layer, f"recomputed ({', '.join(sorted(options.recompute_modules))})", one.saved - sum(made.values())
+        yield layer, f"recomputed ({', '.join(sorted(options.recompute_modules))})", one.saved + one.offloaded - sum(made.values())
+        yield layer, f"on the host ({', '.join(sorted(options.offload_modules))})", -one.offloaded
     if cell.embedding:
         yield "", "dropout mask of the embedding", embedding_bytes(parts.run.model, options)
     if options.legacy_gradients:
@@ -110,12 +113,14 @@ def _window(parts: Parts) -> list[Line]:
     largest, layers = largest_gemm(parts.tensors[chunk]), list(chunk_layers(parts.run, parts.cells[chunk]))
     if not layers:
         return []
-    kind, one, made = max(layers, key=lambda layer: window_bytes(parts.run, layer[1]) + backward_bytes(layer[2], largest, model.hidden, options))
+    kind, one, made = max(layers, key=lambda layer: window_bytes(parts.run, layer[1]) + layer[1].offloaded + backward_bytes(
+        layer[2], largest, model.hidden, options))
     again, moved = window_bytes(parts.run, one), backward_bytes(made, 0, model.hidden, options)
     stream = backward_bytes({"": 0}, 0, model.hidden, options)
     weight = backward_bytes(made, largest, model.hidden, options) - moved
     lines = [Line(f"{_KINDS.get(kind, kind)}, made again before its backward", "layers at once · bytes",
                   f"{again // one.window if one.window else 1} · {one.window:,}", again),
+             Line("brought back from the host before it", "bytes", f"{one.offloaded:,}", one.offloaded),
              Line("gradients along the residual stream" if moved == stream else f"gradient of {_largest(made)}",
                   "2 · w · h · T" if moved == stream else "bytes of the layer's largest tensor",
                   product(2, options.weight_bytes, model.hidden, options.local_tokens) if moved == stream else f"{moved:,}", moved),

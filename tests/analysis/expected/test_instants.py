@@ -68,10 +68,10 @@ def test_a_fleets_own_history_bounds_its_runs():
 
 def test_an_option_without_a_price_is_named_and_widens_the_interval():
     plain = expect(ARGS, microbatches=4, gpu="H100", ranks=[0])[0]
-    odd = expect(ARGS | {"fine_grained_activation_offloading": True, "never_heard_of": 7}, microbatches=4, gpu="H100", ranks=[0])[0]
+    odd = expect(ARGS | {"cpu_offloading": True, "never_heard_of": 7}, microbatches=4, gpu="H100", ranks=[0])[0]
     assert odd.peak_allocated_bytes == plain.peak_allocated_bytes
     assert odd.peak_high_bytes > plain.peak_high_bytes
-    assert [said for said in odd.assumptions if said.startswith("fine_grained_activation_offloading")]
+    assert [said for said in odd.assumptions if said.startswith("cpu_offloading")]
 
 
 @pytest.mark.parametrize("broken", [{"hidden_dropout": "high"}, {"moe_expert_capacity_factor": "much", "num_experts": 4},

@@ -53,6 +53,9 @@ CASES = {
     **{f"sharded in {recipe}": V3 | SHARDED | {
         "overlap_param_gather": True, "fp8": "e4m3", "fp8_recipe": recipe, "fp8_param_gather": True} for recipe in ("tensorwise", "mxfp8")},
     "sharded gradients": SEVEN_B | {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": "optim_grads"},
+    "offloaded activations": V3 | {"fine_grained_activation_offloading": True, "activation_offload_fraction": 0.7, "recompute_modules": ["moe_act"],
+                                   "recompute_granularity": "selective", "offload_modules": ["core_attn", "attn_proj", "expert_fc1", "moe_act"]},
+    "offloaded norms": SEVEN_B | {"fine_grained_activation_offloading": True, "offload_modules": "[attn_norm mlp_norm qkv_linear]"},
     "full": SEVEN_B | {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 4},
     "block": SEVEN_B | {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": 3},
     "virtual": SEVEN_B | {"virtual_pipeline_model_parallel_size": 4}, "dropout": SEVEN_B | {"hidden_dropout": 0.1, "attention_dropout": 0.1},

@@ -250,8 +250,8 @@ either way, and a peak elsewhere than at the loss has at least 5 % either way.
 * **Arguments that may postdate the measurement.** {stale} runs were measured before their arguments last changed (steady median
   {stale_steady}, peak {stale_peak}), {fresh} after (steady {fresh_steady}, peak {fresh_peak}).
 * **Switches that the recorded arguments leave out.** Two runs of latent attention peaked at half of the expectation: their test of Megatron-LM
-  sets `fine_grained_activation_offloading` with seven modules, and the arguments recorded here do not have it. With it, they are measured
-  15 % above.
+  sets `fine_grained_activation_offloading` with seven modules, and the arguments recorded here do not have it. With it they lie 15 to 17 %
+  above.
 * **CUDA graphs.** Captured modules keep their tensors in a pool of their own, which has no term here: the fp8 family's steady state is
   too low by it.
 * **Leftovers.** In some pipeline runs labels, loss mask and attention mask of every micro-batch of the step are still alive when memory is

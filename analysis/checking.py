@@ -1,7 +1,7 @@
 """Whether a run passes: its findings against a severity, and whether it could be judged at all; as text, JSON, JUnit and Prometheus.
 
-A run is judged where some rank's class is known (stable, occasional or clear) or where an error decides it; a run that left no memory
-behind neither passes nor fails.
+A run is judged where some rank's class is known (stable, occasional or clear) and no rank was seen near its limit in too few steps to class it,
+or where an error decides it; a run that left no memory behind neither passes nor fails.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ def check(found: Overview, fail_on: str) -> Checked:
     worst = SEVERITIES.index(fail_on)
     failing = tuple(one for one in found.findings if SEVERITIES.index(one.severity) <= worst)
     known = any(one.near in ("stable", "occasional", "clear") for one in found.near_limit)
+    hidden = any(one.kind and one.near in ("insufficient", "undetermined") for one in found.near_limit)
     left = [rank.hard_headroom_bytes for rank in found.ranks if rank.hard_headroom_bytes is not None]
-    return Checked(found.run, found.run_index, known or bool(failing), found.verdict.sentence, failing, found.findings, min(left, default=None))
+    judged = bool(failing) or (known and not hidden)
+    return Checked(found.run, found.run_index, judged, found.verdict.sentence, failing, found.findings, min(left, default=None))
 
 
 def moment(text: str, now: datetime | None = None) -> datetime:

@@ -87,6 +87,8 @@ def _closest(rank: Rank, near: Sequence[Near], coverage: Coverage, *, unknown: i
     close = _how_near(judged)
     sentence = (f"{_name(rank)} came closest: {size_text(rank.soft_headroom_bytes)} of soft headroom of {size_text(rank.capacity_bytes)}, "
                 f"{size_text(rank.hard_headroom_bytes)} of hard headroom{close}")
+    if (rank.hard_headroom_bytes or 0) < 0:
+        sentence += "; more was live than this capacity holds, so it is not the device's"
     sentence += f"; {unknown} measured rank{'s' * (unknown > 1)} without a known headroom" if unknown else ""
     if coverage.world_size and coverage.world_size > len(coverage.measured):
         sentence += f"; {coverage.world_size - len(coverage.measured)} of {coverage.world_size} ranks were not measured"
@@ -100,7 +102,8 @@ def _left_at_most(rank: Rank) -> int:
 def _how_near(judged: Near | None) -> str:
     if judged is None or judged.kind is None:
         return ""
-    often = f" in {judged.near_steps} of {judged.steps} steps" if judged.steps and judged.steps > 1 else ""
+    least = "at least " if judged.unknown_steps else ""
+    often = f" in {least}{judged.near_steps} of {judged.steps} steps" if judged.steps and judged.steps > 1 else ""
     return f", near the limit{often}" + (" by cached memory only" if judged.kind == "cache" else "")
 
 

@@ -53,7 +53,7 @@ def _ask(query: str) -> None:
 
 def _answer(found: Answer) -> None:
     rows = found.rows
-    st.dataframe({name: [_plain(row[at]) for row in rows] for at, name in enumerate(_apart(found.columns))}, hide_index=True)
+    st.dataframe({name: _column([_plain(row[at]) for row in rows]) for at, name in enumerate(_apart(found.columns))}, hide_index=True)
     st.caption(f"Only the first {ROWS:,} rows are shown; narrow the query." if found.capped else f"{len(rows):,} rows")
     left, right, _ = st.columns([1, 1, 4])
     left.download_button("CSV", csv_for_spreadsheets(found), "answer.csv", "text/csv", icon=":material/download:")
@@ -72,6 +72,12 @@ def _schema() -> None:
 def _plain(value: object) -> object:
     """Values that a table column can hold; maps, lists and other structures as text."""
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _column(values: list[object]) -> list[object]:
+    """Whole numbers of more than 64 bits, which a table column has no place for, make their column text."""
+    wide = any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in values)
+    return [one if one is None else str(one) for one in values] if wide else values
 
 
 def _apart(names: tuple[str, ...]) -> list[str]:

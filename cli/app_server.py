@@ -9,9 +9,15 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from ingest.errors import OK, LedgerError
 
@@ -40,18 +46,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until Ctrl-C."""
-    server = subprocess.Popen(command(arguments.host, arguments.port), env=_environment(arguments.lake))
-    try:
-        code = server.wait()
-    except KeyboardInterrupt:
-        server.terminate()
-        server.wait()
-        return OK
+    """Serve until Ctrl-C, or until this process is told to end: the server ends with it and gives the port back."""
+    with _stops_as_ctrl_c():
+        server = subprocess.Popen(command(arguments.host, arguments.port), env=_environment(arguments.lake))
+        try:
+            code = server.wait()
+        except KeyboardInterrupt:
+            server.terminate()
+            server.wait()
+            return OK
     if code > 0:
         raise LedgerError(f"the app ended with code {code}", where=f"{arguments.host}:{arguments.port}",
                           todo="its own message is above; where the port is taken, another one with --port N")
     return OK
+
+
+@contextmanager
+def _stops_as_ctrl_c() -> Iterator[None]:
+    """A service manager's SIGTERM and a closed terminal's SIGHUP end this process as Ctrl-C does; signals can be caught in the main thread only."""
+    numbers = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, _interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def command(host: str, port: int) -> list[str]:

@@ -51,6 +51,15 @@ def test_asking_puts_the_query_into_the_link_and_a_refused_one_leaves_no_old_ans
     assert "answer" not in app.session_state
 
 
+def test_numbers_and_moments_that_a_table_has_no_place_for_are_text(app: AppTest) -> None:
+    wide = 2**127 - 1
+    on_page(app, "sql").text_area[0].set_value(f"SELECT {wide}::HUGEINT AS wide, TIMESTAMP 'infinity' AS late, DATE '-infinity' AS early")
+    app.button[0].click().run()
+    assert not app.exception
+    shown = app.dataframe[0].value
+    assert [str(shown[name][0]) for name in ("wide", "late", "early")] == [str(wide), "infinity", "-infinity"]
+
+
 def test_rows_that_were_cut_are_told(app: AppTest) -> None:
     on_page(app, "sql").text_area[0].set_value("SELECT * FROM range(5000)")
     app.button[0].click().run()

@@ -42,7 +42,7 @@ class Answer:
     @property
     def rows(self) -> tuple[tuple[Any, ...], ...]:
         """The rows as Python's own values: maps and structs as dictionaries, whole numbers of any size as `int`."""
-        columns = [[_value(one) for one in column.to_pylist(maps_as_pydicts="lossy")] for column in self.table.columns]
+        columns = [[_value(one) for one in _listed(column)] for column in self.table.columns]
         return tuple(zip(*columns, strict=True))
 
 
@@ -70,7 +70,7 @@ def ask(connection: duckdb.DuckDBPyConnection, query: str, *, rows: int = ROW_LI
 
 def too_slow(seconds: float) -> LedgerError:
     """What is told where a query did not end in time."""
-    return LedgerError(f"the query ran longer than {seconds:g} s and was stopped", todo="narrow it, or raise the limit")
+    return LedgerError(f"the query ran longer than {seconds:g} s and was stopped", todo="narrow it, or on the command line give it more --seconds")
 
 
 def one_line(error: Exception) -> str:
@@ -115,7 +115,28 @@ def _plain(table: pa.Table) -> pa.Table:
     return table
 
 
+def _listed(column: pa.ChunkedArray) -> list[Any]:
+    """A column as Python's own values; of days and moments outside of what Python's calendar has, DuckDB's own `infinity` among them, as text."""
+    try:
+        return list(column.to_pylist(maps_as_pydicts="lossy"))
+    except (OverflowError, ValueError):
+        return [_moment(one) for one in column]
+
+
+def _moment(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        raw = getattr(scalar, "value", None)
+        if not isinstance(raw, int):
+            return "outside the calendar"
+        last = 2**31 - 1 if pa.types.is_date32(scalar.type) else 2**63 - 1
+        return "infinity" if raw == last else "-infinity" if raw == -last else f"{raw:,} {getattr(scalar.type, 'unit', 'days')} since 1970"
+
+
 def _value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return "".join(chr(one) if 32 <= one < 127 and one != 92 else f"\\x{one:02X}" for one in value)
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() and value.as_tuple().exponent == 0 else float(value)
     return value

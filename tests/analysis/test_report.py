@@ -35,6 +35,15 @@ def test_text_of_a_run():
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_a_peak_that_never_moves_leaves_no_number_that_json_does_not_have():
+    sizes = {"allocated_bytes": 1, "max_allocated_bytes": 30, "reserved_bytes": 32, "max_reserved_bytes": 32, "device_used_bytes": 36,
+             "device_total_bytes": 80}
+    flat = {"rank": 0, "scope": "interval", **{name: size * GIB for name, size in sizes.items()}}
+    rows = {"rank_memory": [{**flat, "iteration": step, "line": step} for step in range(1, 9)]}
+    (near,) = json.loads(json.dumps(as_json(of(rows)), allow_nan=False))["near_limit"]
+    assert (near["class"], near["correlation"]) == ("clear", None)
+
+
 @pytest.mark.parametrize("rows", [{}, dense_run(), {"oom_events": [{"rank": None}]}, {"rank_memory": [{"rank": 3, "valid": True}]},
                                   {"rejects": [{"reason": "cut", "text": "x"}]}])
 def test_the_fixed_keys_are_always_there(rows):

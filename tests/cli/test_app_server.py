@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tomllib
@@ -57,6 +58,31 @@ def test_missing_streamlit_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["app"]) == 2
     assert "streamlit is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_the_server_ends_with_the_command_that_started_it(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    ended: list[str] = []
+
+    class Serving:
+        """A server that serves until it is told to end; waiting for it is when the signal comes."""
+
+        def __init__(self, command: list[str], env: dict[str, str]) -> None:
+            pass
+
+        def wait(self) -> int:
+            if not ended:
+                signal.raise_signal(number)
+            return 0
+
+        def terminate(self) -> None:
+            ended.append("server")
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(subprocess, "Popen", Serving)
+    assert main(["app"]) == 0
+    assert ended == ["server"]
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_the_lake_reaches_the_server_and_a_failed_server_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

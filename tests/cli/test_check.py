@@ -37,6 +37,21 @@ def test_exit_codes(logs, capsys, name, options, code):
     assert capsys.readouterr().out
 
 
+def test_a_rank_near_its_limit_in_too_few_steps_to_class_it_is_not_clear(tmp_path, capsys):
+    """A maximum that is never reset convicts one step; that another rank is clear clears the run no more than that step."""
+    line = ("[Rank {rank}] (after {step} iterations) memory (MB) | allocated: 10000.00 | max allocated: {peak:.2f} | reserved: {peak:.2f} | "
+            "max reserved: {peak:.2f} | total device memory used: {used:.2f}\n")
+    rising = "".join(line.format(rank=rank, step=step, peak=peak, used=peak + 2000)
+                     for step in range(1, 7) for rank, peak in ((0, 20000), (1, 78500 if step > 1 else 69500)))
+    (tmp_path / "near.log").write_text(rising)
+    code = main(["check", str(tmp_path / "near.log"), "--capacity", "79.2GiB"])
+    said = capsys.readouterr().out
+    assert "near the limit in at least 1 of 6 steps" in said
+    assert (code, said.startswith("not judged")) == (2, True)
+    assert main(["check", str(tmp_path / "near.log"), "--capacity", "70GiB"]) == 2
+    assert "more was live than this capacity holds" in capsys.readouterr().out
+
+
 def test_the_worst_run_decides(logs, capsys):
     assert main(["check", str(logs / "clear.log"), str(logs / "died.log"), "--capacity", "79.2GiB"]) == 1
     assert main(["check", str(logs / "clear.log"), str(logs / "silent.log"), "--capacity", "79.2GiB"]) == 2

@@ -21,7 +21,8 @@ WITH judged AS (
     WHERE counts
 ), alike AS (
     SELECT
-        rank, CORR(max_allocated_bytes, peak_before) AS correlation, CORR(max_allocated_bytes, iteration) AS drift_correlation,
+        rank, NULLIF(CORR(max_allocated_bytes, peak_before), CAST('NaN' AS DOUBLE)) AS correlation,
+        NULLIF(CORR(max_allocated_bytes, iteration), CAST('NaN' AS DOUBLE)) AS drift_correlation,
         REGR_SLOPE(max_allocated_bytes, iteration) * (MAX(iteration) - MIN(iteration)) AS drift_bytes
     FROM followed
     GROUP BY rank

@@ -10,8 +10,8 @@ from analysis.expected.stage import stage_bytes
 
 TOKENS, HIDDEN, LAYERS = 2 * 2048, 2048, 4
 DENSE = {"hidden_size": HIDDEN, "num_layers": LAYERS, "num_attention_heads": 16, "seq_length": 2048, "micro_batch_size": 2,
-         "padded_vocab_size": 32000, "position_embedding_type": "rope", "bf16": True, "world_size": 1, "attention_backend": "fused", "hidden_dropout": 0.0,
-         "attention_dropout": 0.0}
+         "padded_vocab_size": 32000, "position_embedding_type": "rope", "bf16": True, "world_size": 1, "attention_backend": "fused",
+         "hidden_dropout": 0.0, "attention_dropout": 0.0}
 ATTENTION = {"fine_grained_activation_offloading": True, "offload_modules": ["core_attn", "attn_proj"]}
 QKV, OUTPUT = 2 * 3 * HIDDEN * TOKENS, 2 * HIDDEN * TOKENS
 # moe/gpt3_moe_mcore_te_tp2_pp2_ep4_etp1_fine_grained_offloading of Megatron-LM

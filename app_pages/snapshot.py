@@ -23,7 +23,7 @@ from analysis.verdict import size_text
 from app_pages._address import known, linked_number, note, recalled
 from app_pages._header import capacity, line, overview_of
 from app_pages._picture import picture
-from app_pages._shared import asked, attempts, cursor, gib, lake_root, lake_version, safe, section, shown, told_errors
+from app_pages._shared import asked, attempts, called, cursor, gib, lake_root, lake_version, safe, section, shown, told_errors
 
 _PARTS = ("Lived then", "Allocator", "Staircase", "Out of memory", "Too long alive", "Compare")
 _CAPACITY = """
@@ -84,8 +84,12 @@ def _device(root: str, version: str, artifact: str, device: int) -> Device:
 
 def _chosen(found: tuple[Stored, ...]) -> Stored:
     """The run, file and device of the sidebar; the link's where it names one. Who looks at a run without a snapshot goes on with that run."""
-    runs, looked_at = list(dict.fromkeys(one.run for one in found)), st.session_state.get("run")
-    run = st.sidebar.selectbox("Run", runs, index=_index(runs, "run", looked_at))
+    runs, without = list(dict.fromkeys(one.run for one in found)), _without(found)
+    if without is not None:
+        st.session_state["run"] = without
+        st.session_state.pop("attempt", None)
+    looked_at = st.session_state.get("run")
+    run = st.sidebar.selectbox("Run", runs, index=_index(runs, "run", looked_at) if without is None else 0)
     labels = _labels([one for one in found if one.run == run])
     files = {label: artifact for artifact, label in labels.items()}
     names = list(files)
@@ -106,6 +110,13 @@ def _chosen(found: tuple[Stored, ...]) -> Stored:
     attempt = st.session_state.get("attempt") if run == st.session_state.get("run") else str(one.run_index)
     note(run=run, attempt=attempt, snapshot=labels[artifact], device=str(device))
     return one
+
+
+def _without(found: tuple[Stored, ...]) -> str | None:
+    """The run of the link, where it is there and has no snapshot."""
+    linked = st.query_params.get("run")
+    run = None if linked is None else called(linked)
+    return run if run in {row["run"] for row in attempts()} - {one.run for one in found} else None
 
 
 def _labels(found: Sequence[Stored]) -> dict[str, str]:

@@ -127,3 +127,20 @@ def test_a_megatron_rank_shows_its_classes_and_any_range(app: AppTest, tmp_path:
     app.slider[0].set_value((10, 20)).run()
     assert not app.exception
     assert "chosen" in words(app)
+
+
+def test_a_link_to_a_run_without_a_snapshot_says_that_and_other_pages_go_on_with_the_run(app: AppTest, tmp_path: Path) -> None:
+    ingest([snapshot(tmp_path / "with" / "snap.pickle.gz").parent], Lake(tmp_path / "lake"))
+    log = tmp_path / "without" / "train.log"
+    log.parent.mkdir()
+    log.write_text("[Rank 0] (after 1 iterations) memory (MB) | allocated: 1.00 | max allocated: 2.00 | reserved: 3.00 | max reserved: 3.00\n")
+    ingest([log.parent], Lake(tmp_path / "lake"))
+    app.run()
+    app.switch_page("app_pages/snapshot.py")
+    app.query_params["run"] = "without"
+    app.run()
+    assert not app.exception
+    assert "without has no memory snapshot in this lake; one of with is shown" in words(app)
+    assert "not there" not in words(app)
+    app.switch_page("app_pages/overview.py").run()
+    assert app.sidebar.selectbox[0].value == "without"

@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from ingest.lake import Lake
 from ingest.pipeline import ingest
 from sample_data.snapshots import write
+from tests.app_page import go
 
 ROOT = Path(__file__).resolve().parent.parent
 EVIL = "<script>alert(1)</script> **bold** $x$ :red[red]"
@@ -136,11 +137,8 @@ def test_a_link_to_a_run_without_a_snapshot_says_that_and_other_pages_go_on_with
     log.write_text("[Rank 0] (after 1 iterations) memory (MB) | allocated: 1.00 | max allocated: 2.00 | reserved: 3.00 | max reserved: 3.00\n")
     ingest([log.parent], Lake(tmp_path / "lake"))
     app.run()
-    app.switch_page("app_pages/snapshot.py")
-    app.query_params["run"] = "without"
-    app.run()
-    assert not app.exception
+    assert not go(app, "snapshot", run="without").exception
     assert "without has no memory snapshot in this lake; one of with is shown" in words(app)
     assert "not there" not in words(app)
-    app.switch_page("app_pages/overview.py").run()
+    go(app, "overview")
     assert app.sidebar.selectbox[0].value == "without"

@@ -40,16 +40,11 @@ def _overview(root: str, version: str, run: str, run_index: int, capacity: str) 
 def run_page(title: str) -> Overview:
     """Title and line of a page of the run chosen in the sidebar, and its overview; ends the page where there is none."""
     st.header(title, anchor=False)
-    found = chosen_overview()
-    line(found)
-    return found
-
-
-def chosen_overview() -> Overview:
-    """The overview of the run, attempt and device memory chosen in the sidebar; ends the page where there is none."""
     run, run_index = chosen_run()
     capacity()
-    return overview_of(run, run_index)
+    found = overview_of(run, run_index)
+    line(found)
+    return found
 
 
 def overview_of(run: str, run_index: int) -> Overview:

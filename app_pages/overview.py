@@ -13,9 +13,9 @@ from analysis.charts.heat import heat_measure
 from analysis.coverage import shown_ranks
 from analysis.rows import Near, Overview, Rank, Source, Stage
 from analysis.verdict import size_text
-from app_pages._address import known, of_run
+from app_pages._address import chosen_run, known, of_run
 from app_pages._findings import worst
-from app_pages._header import MARKS, chosen_overview, headroom_told, least_headroom, no_branch
+from app_pages._header import MARKS, capacity, headroom_told, least_headroom, no_branch, overview_of
 from app_pages._origin import origin
 from app_pages._picture import kept_rows, picture
 from app_pages._shared import gib, place, safe, section
@@ -33,8 +33,10 @@ FINDINGS = 3
 
 def show() -> None:
     """The page."""
-    found = chosen_overview()
-    st.header(safe(found.run), anchor=False)
+    run, run_index = chosen_run()
+    st.header(safe(run), anchor=False)
+    capacity()
+    found = overview_of(run, run_index)
     icon, colour = MARKS[found.verdict.level]
     _BOXES[colour](f"**{safe(found.verdict.sentence)}**", icon=f":material/{icon}:")
     _evidence(found)

@@ -74,3 +74,11 @@ def test_a_device_memory_that_is_none_is_told(app: AppTest) -> None:
     go(app, "settings").text_input(key="capacity").set_value("much").run()
     assert not app.exception
     assert "much" in app.error[0].value
+
+
+@pytest.mark.parametrize("page", ["overview", "findings", "plan"])
+def test_a_page_that_cannot_count_with_it_still_says_where_one_is(app: AppTest, page: str) -> None:
+    go(app, page, capacity="much")
+    assert not app.exception
+    assert "much" in app.error[0].value
+    assert app.header[0].value

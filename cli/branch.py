@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from cli.given import args_of, read_bytes, read_json, read_lines
+from cli.given import args_of, print_answers, read_bytes, read_json, read_lines
 from ingest.errors import OK, LedgerError
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Judge one text, one run or one text a line."""
     if arguments.batch:
-        for card in _cards(arguments.batch):
-            print(json.dumps(card))
-        return OK
+        return print_answers(_cards(arguments.batch))
     cards = _of_run(arguments) if arguments.run_name else [_of_text(arguments)]
     if arguments.format == "json":
         print(json.dumps(cards if len(cards) > 1 else cards[0], indent=1))

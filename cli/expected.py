@@ -2,6 +2,7 @@
 
 The arguments come from a JSON file (`--args`), from a log (`--log`, with its own environment lines), or many at once,
 one line each (`--batch`: `{args, env, environment, world_size, num_microbatches, resolved_args}`, answered for the last rank).
+What a person writes into `--args` is checked as `plan` checks it: a word that Megatron does not take is refused, an unknown name is told.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cli.given import args_of, read_json, read_lines
+from cli.given import args_of, print_answers, read_json, read_lines
 from ingest.errors import OK, LedgerError
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--args", metavar="FILE.json", help="arguments by Megatron's own names, native or as the dump prints them")
     source.add_argument("--log", metavar="FILE", help="take the arguments and the environment from a Megatron log")
-    source.add_argument("--batch", metavar="FILE.jsonl", help="many at once: {args, env?, environment?, world_size?, num_microbatches}, one a line")
+    source.add_argument("--batch", metavar="FILE.jsonl", help="many at once: {args, env?, environment?, world_size?, num_microbatches?}, one a line")
     parser.add_argument("--env", metavar="FILE.json", help="environment variables of the run, one JSON object")
     parser.add_argument("--gpu", metavar="NAME", help="the GPU, such as H100 (default: as the log or the environment's name says)")
     parser.add_argument("--container", metavar="NAME", help="the name of the run's software environment, if it is one that is calibrated")
@@ -41,29 +43,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer one question, or one a line."""
     if arguments.batch:
-        for line in _answers(arguments.batch, arguments.gpu):
-            print(json.dumps(line))
-        return OK
+        return print_answers(_answers(arguments.batch, arguments.gpu))
     if arguments.steps is not None and arguments.steps < 1:
         raise LedgerError(f"--steps is {arguments.steps}; at least 1 would fit")
     args, microbatches, env, gpu, steps = _given(arguments)
     from analysis.expected import expect, expect_stages
-    from analysis.expected.expect import last_rank, microbatches_of
-    from analysis.theory.arguments import whole
+    from analysis.expected.expect import last_rank
 
-    microbatches = microbatches_of(args) if microbatches is None else microbatches
-    if microbatches is None:
-        raise LedgerError("the number of micro-batches is not known", where=arguments.args or arguments.log, todo="give --microbatches N")
-    microbatches = whole({"num_microbatches": microbatches}, "num_microbatches")
+    microbatches = _microbatches(args, microbatches, where=arguments.args or arguments.log, todo="give --microbatches N")
     if arguments.by == "rank" and last_rank(args) >= MOST_RANKS:
         raise LedgerError(f"world_size is {last_rank(args) + 1}; up to {MOST_RANKS} ranks are listed one by one", todo="give --by stage")
     ask = expect if arguments.by == "rank" else expect_stages
     found = ask(args, microbatches=microbatches, env=env, gpu=arguments.gpu or gpu, container=arguments.container, steps=arguments.steps or steps)
+    told = _told(args, microbatches) if arguments.args else ()
+    found = [replace(row, assumptions=(*told, *row.assumptions)) for row in found] if told else found
     if arguments.format == "json":
         print("[" + ",\n".join(_texts(found)) + "]")
     else:
         print("\n".join(_table(found) + (_classes(found) if arguments.by == "stage" else [])))
     return OK
+
+
+def _microbatches(args: dict[str, Any], given: Any, *, where: str, todo: str) -> int:
+    """The number of micro-batches as given, else as the batch sizes say."""
+    from analysis.expected.expect import microbatches_of
+    from analysis.theory.arguments import whole
+
+    number = microbatches_of(args) if given is None else given
+    if number is None:
+        raise LedgerError("the number of micro-batches is not known", where=where, todo=todo)
+    return whole({"num_microbatches": number}, "num_microbatches")
+
+
+def _told(args: dict[str, Any], microbatches: int) -> tuple[str, ...]:
+    """What is told of names that nobody knows."""
+    from analysis.expected import expect_stages
+    from analysis.expected.names import strangers
+
+    return tuple(strangers(args, lambda given: expect_stages(given, microbatches=microbatches)))
 
 
 def as_json(row: RankExpectation) -> dict[str, Any]:
@@ -103,7 +120,11 @@ def _given(arguments: argparse.Namespace) -> tuple[dict[str, Any], int | None, d
         found = surroundings_of_log(arguments.log, run_index=arguments.run_index)
         microbatches = found.microbatches if arguments.microbatches is None else arguments.microbatches
         return found.args, microbatches, found.environment | env, found.gpu, found.steps
+    from analysis.expected.words import refuse_words
+    from analysis.theory.arguments import native_args
+
     args = args_of(read_json(arguments.args, what="the arguments"), where=arguments.args)
+    refuse_words(native_args(args))
     return args, arguments.microbatches, env, None, None
 
 
@@ -120,12 +141,13 @@ def _answers(path: str, gpu: str | None) -> Iterator[dict[str, Any]]:
 
 def _last(asked: dict[str, Any], gpu: str | None) -> dict[str, Any]:
     from analysis.expected.expect import expect, last_rank
-    from analysis.theory.arguments import native, whole
+    from analysis.theory.arguments import native
 
-    args = (asked.get("resolved_args") or {}) | args_of(asked.get("args"), where="args")
+    args = args_of(asked.get("resolved_args") or {}, where="resolved_args") | args_of(asked.get("args"), where="args")
     if asked.get("world_size") is not None:
         args["world_size"] = asked["world_size"]
-    microbatches = whole({"num_microbatches": native(asked.get("num_microbatches"))}, "num_microbatches")
+    microbatches = _microbatches(args, native(asked.get("num_microbatches")), where="",
+                                 todo="give num_microbatches, or global_batch_size beside micro_batch_size")
     env, container = asked.get("env") or {}, asked.get("environment")
     if not isinstance(env, dict):
         raise LedgerError("env is no JSON object; the run's environment variables by name would fit")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import IO, Any
 
-from ingest.errors import LedgerError
+from ingest.errors import OK, QUARANTINED, USAGE, LedgerError
 
 MOST_JSON_BYTES = 64 << 20
 MOST_TEXT_BYTES = 256 << 20
@@ -42,11 +42,20 @@ def read_bytes(path: str, *, what: str, most_bytes: int | None = None) -> bytes:
 
 
 def read_lines(path: str) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """Each line of a JSON-lines file as an object, or an empty one with the sentence that says why not; empty lines are passed over."""
+    """Each line of a JSON-lines file as an object, or an empty one with the sentence that says why not: as many as the file has lines."""
     with _opened(path, "the batch") as stream:
         for number, line in enumerate(_lines(stream), 1):
-            if line.strip():
-                yield _object(line, number)
+            yield _object(line, number) if line.strip() else ({}, f"line {number} is empty")
+
+
+def print_answers(answers: Iterable[Any]) -> int:
+    """Print each answer of a batch as a line of JSON; the exit code tells whether all (2) or some (3) of them are errors."""
+    total = wrong = 0
+    for answer in answers:
+        print(json.dumps(answer))
+        total += 1
+        wrong += isinstance(answer, dict) and "error" in answer
+    return OK if not wrong else USAGE if wrong == total else QUARANTINED
 
 
 def args_of(value: Any, *, where: str, what: str = "the arguments") -> dict[str, Any]:

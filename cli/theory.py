@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from cli.given import args_of, read_json, read_lines
+from cli.given import args_of, print_answers, read_json, read_lines
 from ingest.errors import OK, LedgerError
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     generation = NEWEST.name if arguments.generation is None else arguments.generation
     if arguments.batch:
-        for line in _answers(arguments.batch, generation, verbose=not arguments.quiet):
-            print(json.dumps(line))
-        return OK
+        return print_answers(_answers(arguments.batch, generation, verbose=not arguments.quiet))
     args, microbatches = _given(arguments)
     found = _answer(args, microbatches, generation, verbose=not arguments.quiet)
     _refuse(args)

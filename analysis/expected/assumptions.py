@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from analysis.expected.environment import Environment
 from analysis.expected.model import Model
 from analysis.expected.options import Options
+from analysis.expected.words import TAKEN, unknown_words
 from analysis.theory.arguments import Args
 
 UNPRICED: dict[str, str] = {
@@ -45,6 +46,18 @@ PARTLY_PRICED: dict[str, str] = {
 _OFF: tuple[object, ...] = (None, False, 0, "none", "None", "no_shard", "", [])
 
 
+_OTHER_OPTIMIZERS: dict[str, str] = {
+    **dict.fromkeys(("muon", "dist_muon"), "one fp32 momentum a parameter of a matrix and Adam's two of all others"),
+    "lion": "one fp32 momentum a parameter", **dict.fromkeys(("soap", "adaptive_muon"), "two fp32 moments a parameter, as Adam's"),
+}
+"""What is counted for optimizers that hardly any measured run used."""
+
+
+def doubts(args: Args) -> int:
+    """How many options have no price here or a word that is not known: what widens the interval."""
+    return len(unpriced(args)) + len(unknown_words(args))
+
+
 def unpriced(args: Args) -> list[str]:
     """Names of options that are on and not priced, or in part; a size of 1 is off."""
     return [name for name in (*UNPRICED, *PARTLY_PRICED) if args.get(name) not in _OFF and (args[name] is True or args[name] != 1)]
@@ -60,11 +73,15 @@ def assumptions(args: Args, model: Model, options: Options, env: Environment, ke
         yield "routing is balanced: every expert gets the same number of tokens"
     if options.fused_loss == "te":
         yield "Transformer Engine 2.18 or later: its fused loss keeps an fp32 gradient"
-    if options.optimizer not in ("adam", "sgd"):
-        yield f"optimizer {options.optimizer}: one fp32 momentum a parameter of a matrix, its step's own tensors are not counted"
+    if options.optimizer in _OTHER_OPTIMIZERS:
+        yield f"optimizer {options.optimizer}: {_OTHER_OPTIMIZERS[options.optimizer]}; anything else that it holds is not counted"
     if options.legacy_gradients:
         yield "data-parallel wrapper without contiguous buffers: gradients are held twice during backward, as measured on two runs"
     if args.get("position_embedding_type") is None:
         yield "position_embedding_type not given: learned, Megatron's default"
+    if (args.get("use_megatron_fsdp") or args.get("use_custom_fsdp")) and args.get("data_parallel_sharding_strategy") is None:
+        yield "data_parallel_sharding_strategy not given: optim_grads_params, Megatron's default since core 0.18, no_shard before"
+    for name, word in unknown_words(args):
+        yield f"{name} is {str(word)!r:.60}, which is not known here: taken as {TAKEN[name]}"
     for name in unpriced(args):
         yield f"{name} has no term here: {UNPRICED[name]}" if name in UNPRICED else f"{name} is counted, but {PARTLY_PRICED[name]}"

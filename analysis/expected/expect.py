@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from analysis.expected.assumptions import assumptions, unpriced
+from analysis.expected.assumptions import assumptions, doubts
 from analysis.expected.calibration import LEAST_HISTORY, History, interval, kinds
 from analysis.expected.environment import environment
 from analysis.expected.model import prepared, read_model
@@ -24,6 +24,7 @@ from analysis.expected.rank import RankExpectation
 from analysis.expected.run import Run
 from analysis.expected.stage import stage_bytes
 from analysis.theory.arguments import Args, whole
+from analysis.theory.consistency import refuse_shapes
 from analysis.theory.inflight import schedule
 from analysis.theory.layout import coordinates, parallel_sizes
 from analysis.theory.stages import stage_layout
@@ -77,6 +78,7 @@ def read_run(arguments: Args, microbatches: int, env: Mapping[str, Any] | None, 
     """Read and check everything once."""
     args = prepared(arguments)
     sizes, layout, options = parallel_sizes(args), stage_layout(args), read_options(args)
+    refuse_shapes(args)
     plan = schedule(sizes.pp, layout.chunks, microbatches, _group_size(args), overlap_experts=options.overlap_experts)
     return Run(read_model(args), options, sizes, layout, plan, environment(env, gpu, container))
 
@@ -95,7 +97,7 @@ def _stage(args: Args, run: Run, pp: int, history: History | None) -> RankExpect
     steady = sum(stage.classes.values())
     top = max(stage.instants, key=lambda instant: instant.bytes)
     kind = kinds(run.model, run.options, run.sizes.pp)
-    around = interval(kind, run.env, instant=top.name, unpriced=len(unpriced(args)), history=history)
+    around = interval(kind, run.env, instant=top.name, unpriced=doubts(args), history=history)
     steady_low, steady_high, peak_low, peak_high = around.around(steady, top.bytes)
     said = tuple(assumptions(args, run.model, run.options, run.env, run.kernel))
     if history and len(history) >= LEAST_HISTORY:

@@ -52,7 +52,7 @@ def divided(kind: str, options: Options, shards: int) -> int:
     """By how much FSDP divides `weights` or `gradients`; 1 without it."""
     if options.fsdp is None:
         return 1
-    return shards if kind in _SHARDED.get(options.fsdp, _SHARDED["optim_grads_params"]) else 1
+    return shards if kind in _SHARDED[options.fsdp] else 1
 
 
 def gathered(model: Model, options: Options, sizes: ParallelSizes, cells: Sequence[Cell]) -> Gathered:

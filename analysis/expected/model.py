@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.expected.words import known_word
 from analysis.theory.arguments import Args, native_args, padded_vocabulary, whole
 from ingest.errors import LedgerError
 
@@ -89,7 +90,7 @@ def read_model(args: Args) -> Model:
     return Model(
         hidden=hidden, layers=whole(args, "num_layers"), heads=heads, groups=_groups(args, heads),
         head_width=whole(args, "kv_channels", max(hidden // heads, 1)), ffn=ffn, gated=gated, bias=bias,
-        qkv_bias=bias or bool(args.get("add_qkv_bias")), norm=1 if args.get("normalization") == "RMSNorm" else 2,
+        qkv_bias=bias or bool(args.get("add_qkv_bias")), norm=1 if known_word(args, "normalization") == "RMSNorm" else 2,
         qk_norm=bool(args.get("qk_layernorm")), vocabulary=vocabulary, positions=_positions(args),
         tied_positions=_positions(args) if args.get("deepspeed") and not args.get("untie_embeddings_and_output_weights") else 0,
         experts=experts, top_k=whole(args, "moe_router_topk", 2),
@@ -111,7 +112,8 @@ def _groups(args: Args, heads: int) -> int:
 
 def _positions(args: Args) -> int:
     """Rows of the learned position embedding, Megatron's default kind; 0 for any other."""
-    if (args.get("position_embedding_type") or "learned_absolute") != "learned_absolute" or args.get("add_position_embedding") is False:
+    other = args.get("position_embedding_type") and known_word(args, "position_embedding_type") != "learned_absolute"
+    if other or args.get("add_position_embedding") is False:
         return 0
     return whole(args, "max_position_embeddings", whole(args, "seq_length"))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.expected.words import CHOICES, known_word, listed
 from analysis.theory.arguments import Args, fraction, whole
 from analysis.theory.resident import half_gradients
 from ingest.errors import LedgerError
@@ -103,7 +104,7 @@ def read_options(args: Args) -> Options:
         weight_bytes=2 if bf16 or fp16 else 4, gradient_bytes=_gradient_bytes(args), half=bf16 or fp16,
         distributed_optimizer=bool(args.get("use_distributed_optimizer") or sharding),
         instances=whole(args, "num_distributed_optimizer_instances", 1),
-        optimizer=str(args.get("optimizer") or "adam"), precision_aware=bool(args.get("use_precision_aware_optimizer")),
+        optimizer=known_word(args, "optimizer") or "adam", precision_aware=bool(args.get("use_precision_aware_optimizer")),
         master_bytes=_dtype(args, "main_params_dtype"), moments_bytes=_moments(args),
         expands_moments=_expands(args),
         offload_fraction=fraction(args, "optimizer_offload_fraction", 1.0) if args.get("optimizer_cpu_offload") else 0.0,
@@ -115,7 +116,7 @@ def read_options(args: Args) -> Options:
         fp8_recipe=str(args.get("fp8_recipe") or "delayed"), fp8_parameters=bool(args.get("fp8_param_gather") or args.get("fp8_param")),
         recompute=granularity, recompute_method=args.get("recompute_method") or args.get("activations_checkpoint_method"),
         recompute_layers=whole(args, "recompute_num_layers", _old_count(args)), recompute_modules=_modules(args, granularity),
-        offload_modules=_words(args.get("offload_modules")) if args.get("fine_grained_activation_offloading") else frozenset(),
+        offload_modules=frozenset(listed(args.get("offload_modules"))) if args.get("fine_grained_activation_offloading") else frozenset(),
         offload_least=whole(args, "min_offloaded_tensor_size", 2**20, least=0), offload_share=fraction(args, "activation_offload_fraction", 1.0),
         transformer_engine=(args.get("transformer_impl") or ("local" if legacy else "transformer_engine")) != "local", attention=_attention(args),
         attention_dropout=fraction(args, "attention_dropout", 0.1), hidden_dropout=fraction(args, "hidden_dropout", 0.1),
@@ -138,7 +139,7 @@ def _contiguous(args: Args) -> bool:
 def _granularity(args: Args) -> str | None:
     """Recomputation under its present name, or under the names of releases before 2022."""
     if args.get("recompute_granularity"):
-        return str(args["recompute_granularity"])
+        return known_word(args, "recompute_granularity")
     if args.get("checkpoint_activations") or args.get("activations_checkpoint_method"):
         return "full"
     return "selective" if args.get("recompute_activations") else None
@@ -159,14 +160,14 @@ def _capacity(args: Args) -> float | None:
 
 
 def _sharding(args: Args) -> str | None:
-    """What is sharded over data-parallel ranks beyond the distributed optimizer, in the words of Megatron-FSDP, whose default is nothing.
-
-    FSDP2 of PyTorch shards everything, DeepSpeed by its stage.
+    """What is sharded over data-parallel ranks beyond the distributed optimizer, in the words of Megatron-FSDP, whose default is everything since
+    core 0.18 and was nothing before; a dump says it. FSDP2 of PyTorch shards everything, DeepSpeed by its stage.
     """
     if args.get("use_torch_fsdp2"):
         return "optim_grads_params"
     if _megatron_fsdp(args):
-        return str(args.get("data_parallel_sharding_strategy") or "no_shard")
+        given = args.get("data_parallel_sharding_strategy") is not None
+        return known_word(args, "data_parallel_sharding_strategy") or ("no_shard" if given else "optim_grads_params")
     stage = whole(args, "zero_stage", 0, least=0) if args.get("deepspeed") else 0
     return _ZERO_STAGES[min(stage, 3)]
 
@@ -212,12 +213,13 @@ def _moments(args: Args) -> tuple[int, int]:
 
 def _expands(args: Args) -> bool:
     """Moments are made fp32 for the step unless both are already, or both are bf16, which the kernel reads as they are."""
-    names = {str(args.get(name) or "fp32").split(".")[-1] for name in ("exp_avg_dtype", "exp_avg_sq_dtype")}
+    names = {known_word(args, name) or "fp32" for name in ("exp_avg_dtype", "exp_avg_sq_dtype")}
     return names not in ({"fp32"}, {"float32"}, {"bf16"}, {"bfloat16"})
 
 
 def _dtype(args: Args, name: str) -> int:
-    return _DTYPES.get(str(args.get(name) or "fp32").split(".")[-1], 4)
+    word = known_word(args, name) if name in CHOICES else str(args.get(name)).split(".")[-1]
+    return _DTYPES.get(word or "fp32", 4)
 
 
 def _modules(args: Args, granularity: Any) -> frozenset[str]:
@@ -226,22 +228,15 @@ def _modules(args: Args, granularity: Any) -> frozenset[str]:
     given = args.get("recompute_modules")
     if given is None:
         return frozenset({"core_attn"})
-    return _words(given)
-
-
-def _words(given: Any) -> frozenset[str]:
-    """Names of a list, or of the text that a dump or a file of settings has for one."""
-    words = given if isinstance(given, list) else str(given or "").replace(",", " ").strip("[]()").split()
-    return frozenset(str(word).strip("'\"") for word in words)
+    return frozenset(listed(given))
 
 
 def _attention(args: Args) -> str | None:
     """The attention kernel asked for; None where it was left to Transformer Engine."""
-    backend = args.get("attention_backend")
     if args.get("use_flash_attn"):
         return "flash"
-    name = str(backend).split(".")[-1] if backend is not None else None
-    return None if name in (None, "auto", "None") else name
+    name = known_word(args, "attention_backend")
+    return None if name == "auto" else name
 
 
 def _fused(args: Args) -> bool:

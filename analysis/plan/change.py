@@ -1,19 +1,21 @@
 """What another setting would do to this run: each stage before and after, the run's own residual kept, and whether it fits.
 
 The expected ledger is asked twice, with the run's arguments and with the change; what was measured above or below the first is kept on top of the
-second, so that an error the ledger makes in both cancels. The data-parallel size and the number of micro-batches follow from the world
-size and the global batch as Megatron computes them. Layouts that Megatron would refuse are refused with its reason. Method: docs/methods/plan.md.
+second (`analysis.plan.residual`), so that an error the ledger makes in both cancels. The data-parallel size and the number of micro-batches
+follow from the world size and the global batch as Megatron computes them. Layouts that Megatron would refuse are refused with its reason.
+Method: docs/methods/plan.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from analysis.expected import RankExpectation, expect_stages
 from analysis.findings.catalogue import ACTIONS
 from analysis.findings.model import Saver, Seen
+from analysis.plan.residual import Residual, kept, residual_of
 from analysis.plan.values import refuse_misspelt
 from analysis.reconcile import Expected
 from analysis.rows import Rank
@@ -26,16 +28,19 @@ Fit = Literal["fits", "may fit", "does not fit", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What is kept of the run, in bytes: the residual of each stage (measured - expected peak), the most outside torch, and the capacity."""
+    """What is kept of the run, in bytes: the residual of each stage (measured - expected peak), the most outside torch, the capacity, and the
+    residual of each stage after a step where that was measured too."""
 
     residuals: Mapping[int, int]
     outside_bytes: int | None
     capacity_bytes: int | None
+    steady_residuals: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStage:
-    """One stage after the change, bytes. `saved_bytes` is null where the stage was not there before."""
+    """One stage after the change, bytes. Peak, interval and steady state have the run's residual in them, `residual_bytes` is that of the peak;
+    `saved_bytes` is null where the stage was not there before."""
 
     stage: int
     peak_bytes: int
@@ -84,13 +89,17 @@ class Sensitivity:
 def before_of(expected: Expected, ranks: Sequence[Rank], capacity_bytes: int | None = None) -> Before:
     """What the run keeps: residuals by stage from its fullest measured rank, the mean of those for stages without one."""
     residuals: dict[int, int] = {}
+    steady: dict[int, int] = {}
     for stage, row in expected.stages.items():
-        peaks = [rank.max_allocated_bytes for rank in ranks if rank.stage == stage and rank.max_allocated_bytes is not None]
-        if peaks:
-            residuals[stage] = max(peaks) - row.peak_allocated_bytes
+        fullest = max((rank for rank in ranks if rank.stage == stage), key=lambda rank: rank.max_allocated_bytes or -1, default=None)
+        if fullest is None or fullest.max_allocated_bytes is None:
+            continue
+        residuals[stage] = fullest.max_allocated_bytes - row.peak_allocated_bytes
+        if fullest.allocated_bytes is not None:
+            steady[stage] = fullest.allocated_bytes - row.steady_allocated_bytes
     outside = max((rank.outside_bytes for rank in ranks if rank.outside_bytes is not None), default=None)
     capacity = capacity_bytes or min((rank.capacity_bytes for rank in ranks if rank.capacity_bytes is not None), default=None)
-    return Before(residuals, outside, capacity)
+    return Before(residuals, outside, capacity, steady)
 
 
 def plan(expected: Expected, before: Before, changes: Mapping[str, Any]) -> Plan:
@@ -104,7 +113,7 @@ def plan(expected: Expected, before: Before, changes: Mapping[str, Any]) -> Plan
     rows = expect_stages(args, microbatches=microbatches, env=expected.environment, gpu=expected.gpu)
     stages = tuple(_stage(row, expected, before, len(rows)) for row in rows)
     top = max(stages, key=lambda one: one.peak_bytes)
-    was = max(row.peak_allocated_bytes + _residual(before, stage, len(expected.stages), stage) for stage, row in expected.stages.items())
+    was = max(row.peak_allocated_bytes + _residual(before, row).peak for row in expected.stages.values())
     named = {name: getattr(sizes, name) for name in ("world_size", "tp", "pp", "cp", "ep", "etp", "dp")}
     said = tuple(dict.fromkeys(one for row in rows for one in row.assumptions))
     return Plan(dict(changes), microbatches, named, stages, top.stage, top.peak_bytes, was, was - top.peak_bytes, _worst(stages), said)
@@ -119,7 +128,15 @@ def _changed(args: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
         made["expert_tensor_parallel_size"] = made.get("tensor_model_parallel_size")
     if "pipeline_model_parallel_size" in changes:
         made["transformer_pipeline_model_parallel_size"] = None
+    if _derived_width(args) and "kv_channels" not in changes and any(name in changes for name in ("hidden_size", "num_attention_heads")):
+        made["kv_channels"] = None
     return made
+
+
+def _derived_width(args: Mapping[str, Any]) -> bool:
+    """Whether the width of a head is the one that Megatron works out where it is not given; a dump prints it either way."""
+    hidden, heads = args.get("hidden_size"), args.get("num_attention_heads")
+    return isinstance(hidden, int) and isinstance(heads, int) and heads > 0 and args.get("kv_channels") == hidden // heads
 
 
 def _microbatches(expected: Expected, args: Mapping[str, Any], dp: int) -> int:
@@ -133,20 +150,26 @@ def _microbatches(expected: Expected, args: Mapping[str, Any], dp: int) -> int:
     return batch // (micro * dp)
 
 
-def _residual(before: Before, stage: int, stages: int, twin: int) -> int:
-    """Of the stage that plays the same part (first, last, middle); the mean of the measured ones where that was not measured."""
-    if twin in before.residuals:
-        return before.residuals[twin]
-    return round(sum(before.residuals.values()) / len(before.residuals)) if before.residuals else 0
+def _residual(before: Before, row: RankExpectation) -> Residual:
+    """The residual of one of the run's stages; the mean of the measured ones where it was not measured."""
+    return residual_of(row, _of_stage(before.residuals, row.pp) or 0, _of_stage(before.steady_residuals, row.pp))
+
+
+def _of_stage(residuals: Mapping[int, int], stage: int) -> int | None:
+    mean = round(sum(residuals.values()) / len(residuals)) if residuals else None
+    return residuals.get(stage, mean)
 
 
 def _stage(row: RankExpectation, expected: Expected, before: Before, stages: int) -> PlannedStage:
+    """One stage with the residual of the stage that played its part (first, last, middle)."""
     old = max(expected.stages)
-    twin = 0 if row.pp == 0 else old if row.pp == stages - 1 else min(row.pp, max(old - 1, 0))
-    residual = _residual(before, row.pp, stages, twin)
-    was = expected.stages[twin].peak_allocated_bytes + residual if len(expected.stages) == stages else None
-    peak, low, high = (size + residual for size in (row.peak_allocated_bytes, row.peak_low_bytes, row.peak_high_bytes))
-    return PlannedStage(row.pp, peak, low, high, row.steady_allocated_bytes, residual, was, None if was is None else was - peak,
+    twin = expected.stages[0 if row.pp == 0 else old if row.pp == stages - 1 else min(row.pp, max(old - 1, 0))]
+    found = _residual(before, twin)
+    was = twin.peak_allocated_bytes + found.peak if len(expected.stages) == stages else None
+    now = kept(found, twin, row)
+    peak, high, steady = row.peak_allocated_bytes + now.peak, row.peak_high_bytes + now.peak, row.steady_allocated_bytes + now.steady
+    low = min(max(row.peak_low_bytes + now.peak, row.steady_low_bytes + now.steady, 0), peak)
+    return PlannedStage(row.pp, peak, low, high, steady, now.peak, was, None if was is None else was - peak,
                         fit(low, high, before), row.peak_classes, row.peak_instant)
 
 

@@ -76,7 +76,7 @@ def test_batch_answers_line_by_line_with_errors_inside(capsys, tmp_path):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + "{\n")
     code, said = ask(capsys, "--batch", path, "--format", "json")
     got = [json.loads(line) for line in said.out.splitlines()]
-    assert code == 0
+    assert code == 3
     assert got[0]["generations"] == ["G11", "G12"]
     assert got[1]["branch"] == "weights_only"
     assert "argument hidden_size is missing" in got[2]["error"]

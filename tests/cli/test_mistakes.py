@@ -118,7 +118,7 @@ def test_every_line_of_a_batch_is_answered(capsys, monkeypatch, tmp_path, verb):
     monkeypatch.setattr("cli.given.MOST_LINE_BYTES", 1000)
     lines = [b"{}", b"\xff\xfe", b"[" * 900, b"nonsense", b"[1]", b'{"text": 3, "args": [1]}', b"x" * 5000, b'{"args": {"hidden_size": NaN}}', b"{}"]
     (tmp_path / "batch.jsonl").write_bytes(b"\n".join(lines))
-    assert main([verb, "--batch", str(tmp_path / "batch.jsonl")]) == 0
+    assert main([verb, "--batch", str(tmp_path / "batch.jsonl")]) == 2
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(answers) == len(lines)
     assert all(answer["error"] for answer in answers)

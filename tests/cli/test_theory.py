@@ -60,7 +60,7 @@ def test_batch_answers_line_by_line_with_errors_inside(capsys, tmp_path):
     path.write_text("\n".join([*map(json.dumps, lines), "{broken"]) + "\n")
     code, said = answer(capsys, "--batch", str(path), "--format", "json")
     got = [json.loads(line) for line in said.out.splitlines()]
-    assert code == 0
+    assert code == 3
     assert got[0]["weight_and_optimizer_bytes"] == 10_346_041_728
     assert "argument hidden_size is missing" in got[1]["error"]
     assert got[2]["error"] == "line 3 is no JSON object"

@@ -122,3 +122,10 @@ def test_gradients_are_as_wide_as_the_argument_of_megatron_fsdp_says(changes, wi
 def test_main_weights_are_a_buffer_of_their_own_unless_left_to_the_weights(changes, width):
     row = row_of(**changes)
     assert row.classes["optimizer"] / row.parameters * RANKS == pytest.approx(width, rel=0.01)
+
+
+def test_everything_is_sharded_where_no_strategy_is_given_and_that_is_said():
+    plain, given = row_of(data_parallel_sharding_strategy=None), row_of()
+    assert plain.classes == given.classes
+    assert any("core 0.18" in said for said in plain.assumptions)
+    assert not any("core 0.18" in said for said in given.assumptions)

@@ -53,6 +53,12 @@ def test_vocabulary_is_padded_as_megatron_does():
     ({"num_layers": 31}, "pipeline_model_parallel_size", "1, 31"),
     ({"num_experts": 8, "expert_model_parallel_size": 16}, "expert_model_parallel_size", "a divisor of 8 would fit"),
     ({"expert_model_parallel_size": 2}, "expert_model_parallel_size", "1 would fit without experts"),
+    ({"num_experts": 12, "expert_model_parallel_size": 8}, "expert_model_parallel_size", "a divisor of 12 would fit"),
+    ({"num_experts": 4, "moe_router_topk": 5}, "moe_router_topk", "at most num_experts 4 would fit"),
+    ({"tensor_model_parallel_size": 64}, "tensor_model_parallel_size", "32 would fit"),
+    ({"tensor_model_parallel_size": 4, "num_query_groups": 6}, "num_query_groups", "a divisor of tensor_model_parallel_size 4 would fit"),
+    ({"kv_channels": None, "hidden_size": 4100}, "hidden_size", "a multiple of num_attention_heads 32, or kv_channels beside it, would fit"),
+    ({"fp16": True, "bf16": True}, "fp16", "one of them alone would fit"),
     ({"order": "pp-xx"}, "order", "such as tp-cp-ep-dp-pp"),
     ({"world_size": 255}, "world_size", "a multiple of TP x PP x CP = 4"),
     ({"multi_latent_attention": True}, "group_query_attention", "False would fit"),
@@ -69,6 +75,15 @@ def test_contradictions_name_argument_value_and_what_fits(change, argument, fits
 def test_a_consistent_set_has_none():
     assert contradictions(LLAMA_LIKE) == []
     assert contradictions({}) == []
+
+
+@pytest.mark.parametrize("change", [
+    {"tensor_model_parallel_size": 16, "num_query_groups": 8}, {"tensor_model_parallel_size": 2, "num_query_groups": 8},
+    {"group_query_attention": False, "num_query_groups": 5}, {"num_experts": 8, "moe_router_topk": 8}, {"num_experts": 1},
+    {"kv_channels": 100, "hidden_size": 4100}, {"fp16": False, "bf16": True}, {"num_experts": 0, "moe_router_topk": 2},
+])
+def test_what_a_release_takes_is_no_contradiction(change):
+    assert contradictions({**LLAMA_LIKE, **change}) == []
 
 
 anything = st.one_of(st.none(), st.booleans(), st.integers(-3, 10**6), st.integers(10**14, 10**320), st.floats(),

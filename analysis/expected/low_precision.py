@@ -21,12 +21,19 @@ _SCALES = 16
 
 
 def quantised_weight_bytes(chunk: Iterable[Buffer], options: Options, env: Environment) -> int:
-    """Bytes beyond the weights' own class; negative where low-precision parameters replace weights of 2 bytes or 4."""
+    """Bytes of quantised weights: copies beside the weights, or the parameters themselves (`replaced_bytes` are then not among the weights)."""
     if options.fp8 is None:
         return 0
-    each = quantised_copies(options, env) - (options.weight_bytes if options.fp8_parameters else 0)
-    return sum((each * size + scale_bytes(size, options)) // quantised_shards(options, buffer)
+    copies = quantised_copies(options, env)
+    return sum((copies * size + scale_bytes(size, options)) // quantised_shards(options, buffer)
                for buffer in chunk for size in (gemm_elements([buffer]),))
+
+
+def replaced_bytes(chunk: Iterable[Buffer], options: Options) -> int:
+    """Bytes of weights that are not there because their parameters are quantised ones."""
+    if options.fp8 is None or not options.fp8_parameters:
+        return 0
+    return sum(options.weight_bytes * gemm_elements([buffer]) // quantised_shards(options, buffer) for buffer in chunk)
 
 
 def quantised_copies(options: Options, env: Environment) -> int:

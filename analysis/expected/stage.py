@@ -15,7 +15,7 @@ from analysis.expected.fsdp import gathered
 from analysis.expected.gradients import gradient_bytes
 from analysis.expected.head import batch_bytes, deferred_bytes, evaluation_loss_bytes, kept_loss_bytes
 from analysis.expected.instants import Instant, Moments, fullest
-from analysis.expected.low_precision import quantised_weight_bytes
+from analysis.expected.low_precision import quantised_weight_bytes, replaced_bytes
 from analysis.expected.moe import routed_tokens
 from analysis.expected.optimizer import Widths, copy_widths, optimizer_bytes, state_widths
 from analysis.expected.parameters import cell_tensors, elements
@@ -103,7 +103,7 @@ def _resident(run: Run, cells: tuple[Cell, ...], chunks: list[list[Buffer]]) -> 
     options, expandable = run.options, run.env.expandable
     gradients = {"gradients": 0, "gradient_copy": 0} if options.deepspeed else _gradients(run, chunks)
     return {
-        "weights": sum(weight_bytes(chunk, options, expandable=expandable) for chunk in chunks), **gradients,
+        "weights": sum(weight_bytes(chunk, options, expandable=expandable) - replaced_bytes(chunk, options) for chunk in chunks), **gradients,
         "optimizer": _states(run, chunks, state_widths(options)),
         "boundary": boundary_bytes(run.model, options, cells, expandable=expandable),
         "workspaces": workspace_bytes(run.model, options, run.env),

@@ -78,7 +78,7 @@ def moe_leftovers(parts: Parts) -> list[Line]:
 
 
 def quantised_weights(parts: Parts) -> list[Line]:
-    """Low-precision copies of GEMM weights, less the weights that they replace; a group of buffers is cut over the same ranks."""
+    """Low-precision GEMM weights and their scales; a group of buffers is cut over the same ranks."""
     lines: list[Line] = []
     for group in dict.fromkeys(buffer.group for buffer in parts.buffers):
         lines += _quantised(parts, [buffer for buffer in parts.buffers if buffer.group == group])
@@ -88,12 +88,9 @@ def quantised_weights(parts: Parts) -> list[Line]:
 def _quantised(parts: Parts, chunk: list[Buffer]) -> list[Line]:
     options, elements, shards = parts.run.options, gemm_elements(chunk), quantised_shards(parts.run.options, chunk[0])
     copies, cut, over = quantised_copies(options, parts.run.env), " / ranks" * (shards > 1), f" / {shards}" * (shards > 1)
-    replaced = options.weight_bytes if options.fp8_parameters else 0
-    lines = [Line(f"quantised copies of {chunk[0].group} GEMM weights", f"copies · elements{cut}", f"{product(copies, elements)}{over}",
+    lines = [Line(f"quantised {chunk[0].group} GEMM weights", f"copies · elements{cut}", f"{product(copies, elements)}{over}",
                   copies * elements // shards),
-             Line("scales of blocks", f"elements / 16{cut}", f"{elements:,} / 16{over}", scale_bytes(elements, options) // shards),
-             Line("weights that the quantised ones replace", f"- w · elements{cut}", f"- {product(replaced, elements)}{over}",
-                  -(replaced * elements // shards))]
+             Line("scales of blocks", f"elements / 16{cut}", f"{elements:,} / 16{over}", scale_bytes(elements, options) // shards)]
     return [line for line in lines if line.bytes]
 
 

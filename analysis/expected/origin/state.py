@@ -7,11 +7,12 @@ buffer, and the allocator books whole blocks; what these add is said apart, so t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from analysis.expected.fsdp import divided
 from analysis.expected.gradients import gradient_bytes
+from analysis.expected.low_precision import gemm_elements, quantised_shards, replaced_bytes
 from analysis.expected.optimizer import Widths, copy_widths, optimizer_bytes, state_widths
 from analysis.expected.origin.formulas import elements_of, values
 from analysis.expected.origin.lines import CUT, ROUNDING, Line, Parts, product, rest
@@ -31,7 +32,21 @@ def weights(parts: Parts) -> list[Line]:
             kinds[tensor.name, tensor.elements] += tensor.count
     lines = [_weight(name, size, count, options.weight_bytes, elements_of(name, size, known)) for (name, size), count in kinds.items()]
     total = sum(weight_bytes(chunk, options, expandable=parts.run.env.expandable) for chunk in parts.chunks)
-    return rest(ROUNDING, total, _held(parts, "weights", options.weight_bytes, lines))
+    lines = rest(ROUNDING, total, _held(parts, "weights", options.weight_bytes, lines))
+    replaced = sum(replaced_bytes(chunk, options) for chunk in parts.chunks)
+    return rest(CUT, total - replaced, [*lines, *_replaced(parts)]) if replaced else lines
+
+
+def _replaced(parts: Parts) -> Iterator[Line]:
+    """The weights in whose place quantised parameters stand, by the ranks that share them."""
+    options = parts.run.options
+    counted = Counter[int]()
+    for buffer in parts.buffers:
+        counted[quantised_shards(options, buffer)] += gemm_elements([buffer])
+    for shards, count in counted.items():
+        cut, over = (" / ranks", f" / {shards}") if shards > 1 else ("", "")
+        yield Line("quantised parameters in their place", f"- w · elements{cut}", f"- {product(options.weight_bytes, count)}{over}",
+                   -(options.weight_bytes * count // shards))
 
 
 def gradients(parts: Parts) -> list[Line]:

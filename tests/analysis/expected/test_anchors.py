@@ -116,7 +116,7 @@ def test_workspaces_follow_gpu_and_setting(gpu, config, mib):
 
 
 @pytest.mark.parametrize(("gpu", "changes", "bytes_a_weight"), [
-    ("H100", {"fp8": "hybrid"}, 2), ("B200", {"fp8": "hybrid"}, 1), ("H100", {"fp8": "hybrid", "fp8_param_gather": True}, 0),
+    ("H100", {"fp8": "hybrid"}, 2), ("B200", {"fp8": "hybrid"}, 1), ("H100", {"fp8": "hybrid", "fp8_param_gather": True}, 2),
     ("B200", {"fp8": "hybrid", "fp8_recipe": "mxfp8"}, 2 + 1 / 16), ("H100", {}, 0)])
 def test_quantised_copies_follow_gpu_and_recipe(gpu, changes, bytes_a_weight):
     weights = [Tensor("fc1", 2**20, gemm=True), Tensor("norm", 4096)]

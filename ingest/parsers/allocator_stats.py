@@ -122,7 +122,7 @@ def _integer(value: Any) -> int | None:
 
 def _described(fields: Mapping[str, Any], known: Reading, *, keep: bool) -> Reading:
     """What is known of a reading, from the fields beside or around its counters; `keep` the others as text."""
-    rank, iteration = _rank(_first(fields, _RANK_NAMES)), _first(fields, _STEP_NAMES)
+    rank, iteration = _rank(_first(fields, _RANK_NAMES, spelled=True)), _first(fields, _STEP_NAMES, spelled=True)
     label = f"local {fields['local_rank']}" if rank is None and _integer(fields.get("local_rank")) is not None else None
     time = fields.get("time", fields.get("timestamp"))
     scope, phase = fields.get("scope"), fields.get("phase")
@@ -147,8 +147,14 @@ def _keyed(key: str, around: Reading) -> Reading:
     return replace(around, rank=_rank(number)) if match.group(1) in (None, "rank") else replace(around, iteration=number)
 
 
-def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    return next((number for name in names if (number := _integer(fields.get(name))) is not None), None)
+def _first(fields: Mapping[str, Any], names: tuple[str, ...], *, spelled: bool = False) -> int | None:
+    """The first of the names that holds a whole number; `spelled`: its digits may be a text, as an environment variable's are."""
+    found = (_spelled(fields.get(name)) if spelled else fields.get(name) for name in names)
+    return next((number for value in found if (number := _integer(value)) is not None), None)
+
+
+def _spelled(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10 else value
 
 
 def _rank(number: int | None) -> int | None:

@@ -172,7 +172,7 @@ class FastPath:
             if self._library.log_scan_name(self._compiled.handle, word, len(word), len(self._compiled.names), kind, ends):
                 self._compiled.names.append(word.decode("ascii"))
         elif self._unlearned < _MOST_UNLEARNED:
-            known = _bare(line, rest) and "pid" not in line.prefix
+            known = _bare(line, rest) and not {"pid", "clock"} & line.prefix.keys()
             self._unlearned += not known
             if known and self._library.log_scan_prefix(self._state, word, len(word), len(self._prefixes)):
                 self._prefixes.append((line.rank, line.rank_label))

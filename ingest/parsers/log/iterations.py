@@ -19,15 +19,21 @@ from ingest.parsers.log.wrapped import Wrapped
 _HEAD = re.compile(
     r"(?:\[(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)\]\s*)?"
     r"(?<![\w-])iteration\s+(?P<n>\d+)\s*/\s*(?P<of>\d+)\s*\|")
-_UNNUMBERED = re.compile(r"(?<![\w-])iteration\s+[^\s/|]{1,40}\s*/\s*[^\s/|]{1,40}\s*\|[^\n]{0,400}?(?:consumed samples|elapsed time per iteration)")
-"""A line whose numbers are none (`-5/`, `1e30/`, stars of a field that was too narrow)."""
+_UNNUMBERED = re.compile(
+    r"(?<![\w-])iteration:?\s+[^\s/|]{1,40}\s*/\s*[^\s/|]{1,40}\s*\|[^\n]{0,400}?(?:consumed samples|elapsed time per iteration)")
+"""A line whose numbers are none (`-5/`, `1e30/`, stars of a field that was too narrow), or whose head is another's (`iteration: 5/`)."""
 _STOP = re.compile(
     r"\[Rank \S+\]|Theoretical memory footprints|(?:Total n|N)umber of parameters in |compute_activation_memory|\[default\d+\]:|NCCL INFO")
+_GROUPED = r"-?\d{1,3}(?:(?:,\d{3})+\.\d+|(?:,\d{3}){2,})"
+"""Thousands where nothing else can be meant; one comma alone may be a decimal one."""
 _PAIR = re.compile(
-    rf"(?P<name>[A-Za-z](?:[\w.()/%-]| (?! )){{0,80}}?)\s*[:=]\s*(?P<value>{NUMBER}|nan|-?inf)"
-    rf"(?:/(?P<average>{NUMBER})|\s*\(avg (?P<avg>{NUMBER})\))?(?![\w.])",
+    rf"(?P<name>[A-Za-z](?:[\w.()/%-]| (?! )){{0,80}}?)\s*[:=]\s*(?P<value>{_GROUPED}|{NUMBER}|nan|-?inf)"
+    rf"(?:/(?P<average>{NUMBER})|\s*\(avg (?P<avg>{NUMBER})\))?(?![\w.]|,\d)",
     re.IGNORECASE)
 _SEGMENT = re.compile(rf"\s*{_PAIR.pattern}\s*$", re.IGNORECASE)
+_COUNT = re.compile(r"\s*(?P<name>consumed[ _]samples|global[ _]batch[ _]size)\s*:\s*(?P<value>\d{1,3},\d{3})\s*$")
+"""One comma in a number that has no decimals."""
+_COMMA = re.compile(r"[:=]\s*-?\d+,\d")
 _DEVICE = re.compile(rf"(?:rank[-_ ](?P<first>\d+) +)?(?P<kind>hip|rocm) (?P<max>max )?mem usage/free/total/usage_ratio(?P<who>[^:|]*):"
                      rf"\s*(?P<label>[^\d|-]*(?:rank[-_ ]?\d+\D*)?)"
                      rf"(?P<used>{NUMBER})GB/(?P<free>{NUMBER})GB/(?P<total>{NUMBER})GB/(?P<ratio>{NUMBER})%", re.IGNORECASE)
@@ -47,7 +53,7 @@ _FLOATS = {"learning rate": "learning_rate", "lr": "learning_rate", "loss scale"
 _SWIFT = re.compile(r"\{[^{}]*'iteration': '(\d+)/(\d+)'[^{}]*\}|\{[^{}]*'global_step/max_steps': '(\d+)/(\d+)'[^{}]*\}")
 _ITEM = re.compile(r"'([^']+)':\s*(?:'([^']*)'|([^,'}]+))")
 _VALIDATION = re.compile(r"validation(?P<set>[\w -]*) loss at (?P<at>[^|]*)\|(?P<rest>.*)")
-_VALUE = re.compile(rf"(?P<name>[A-Za-z][^|:]{{0,80}}?) (?P<what>value|PPL):\s*(?P<value>{NUMBER})(?![\w.])")
+_VALUE = re.compile(rf"(?P<name>[A-Za-z][^|:]{{0,80}}?) (?P<what>value|PPL):\s*(?P<value>{NUMBER})(?![\w.]|,\d)")
 
 
 class IterationLines:
@@ -115,6 +121,8 @@ def _emit(line: LogLine, context: Context, head: re.Match[str], body: str, more:
     for device in _WORST.finditer(body):
         _worst(line, context, row, device, other)
     segments = _WORST.sub("", _DEVICE.sub("", body)).split("|")
+    if _COMMA.search(body) and any(_COMMA.search(_PAIR.sub("", segment)) and not _COUNT.match(segment) for segment in segments):
+        context.reject(line, head.group() + body, "an iteration line with commas in numbers that may mean two things")
     _last(segments.pop().strip(), row, losses, other)
     for segment in segments:
         _segment(segment, row, losses, other)
@@ -129,7 +137,9 @@ def _segment(segment: str, row: Row, losses: dict[str, float], other: dict[str, 
         _field(pair["name"].strip(), pair["value"], row, losses, other)
         if average := pair["average"] or pair["avg"]:
             other[f"{pair['name'].strip()} average"] = average
-    if not found and segment.strip():
+    if not found and (count := _COUNT.match(segment)):
+        _field(count["name"], count["value"], row, losses, other)
+    elif not found and segment.strip():
         other.setdefault("unread", segment.strip())
 
 
@@ -223,6 +233,8 @@ def _swift(line: LogLine, context: Context, match: re.Match[str]) -> None:
 def _validation(line: LogLine, context: Context, match: re.Match[str]) -> bool:
     """An evaluation; a row of `iterations` too where no training line of that iteration stands, so that one iteration is one row."""
     values = list(_VALUE.finditer(match["rest"]))
+    if _COMMA.search(match["rest"]):
+        context.reject(line, match.group(), "a validation line with commas in its numbers")
     if not values:
         return False
     at = re.search(r"iteration (\d+)", match["at"])

@@ -19,6 +19,8 @@ _HEAD = re.compile(
     r"(?:\[Rank ?(?P<rank>[^\[\]|]{1,40})\]\s*)?(?:\((?P<label>[^()|]{1,80})\)|(?P<old>(?:after|before) [\w.,-]{1,40}(?: [\w.,-]{1,40}){0,6}?))\s+"
     r"memory \((?P<unit>[MG]i?B)\)\s*\\?\|")
 _WRAPPED_HEAD = re.compile(r"\[Rank ?[^\[\]|]{1,40}\]\s*\((?:after|before) (?!.*\|)[^|]*$")
+_STRANGE = re.compile(r"\[Rank ?[^\[\]|]{1,40}\]\s*\((?:after|before) [^()|]{1,80}\)\s+memory(?! \([MG]i?B\))(?: \([^()|]{0,20}\))?\s*\|"
+                      r"(?=[^|]{0,60}allocated\s*:)[^\[]*")
 _FIELD = re.compile(
     rf"\s*(?:\*+\s*)?(?P<name>[A-Za-z][\w -]{{0,60}}?)\s*:\s*(?P<value>-?\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|{NUMBER})"
     r"(?P<tail>\**)(?!\w|[.,]\w)\s*(?P<end>\\?\|?)")
@@ -35,6 +37,7 @@ _BRIDGE = {
     "mem-reserved-gigabytes": "reserved_bytes", "mem-max-reserved-gigabytes": "max_reserved_bytes",
 }
 _ALL = {"allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes"}
+_NO_UNIT = "a memory record in a unit that no Megatron prints, or in none"
 _WHY = "a memory record whose fields are not all there"
 
 
@@ -51,9 +54,12 @@ class MemoryLines:
             end = len(line.text) if last else heads[at + 1].start()
             cutter = _CUTTER.search(line.text, head.end(), end)
             _record(line, context, head, line.text[head.end():cutter.start() if cutter else end], open_end=last and not cutter)
+        strange = list(_STRANGE.finditer(line.text)) if line.text.count(") memory") > len(heads) else []
+        for match in strange:
+            context.reject(line, match.group(), _NO_UNIT)
         if not heads and (torn := _WRAPPED_HEAD.search(line.text)):
             context.open(Wrapped(line, torn.group(), _whole, _read, _ignore))
-        return bool(heads)
+        return bool(heads or strange)
 
 
 def _record(line: LogLine, context: Context, head: re.Match[str], body: str, *, open_end: bool) -> None:

@@ -14,12 +14,14 @@ from itertools import pairwise, product
 from ingest.parsers.log.records import Context, Fed, LogLine
 
 MOST_PIECES = 12
+LONGEST_RECORD = 1 << 16
+"""No record has so many characters: what grows beyond is not joined again with every line."""
 _MOST_MIXED_SEAMS = 6
 _MOST_WITHOUT_GAIN = 6
 _OWN = re.compile(
     r"\s*(?:\[|\(after |\(before |[-=*#+]{5,}|[|+][-=]|\{|\}|iteration\s+\d|validation |time \(ms\)|\(m\w+, m\w+\) time|Theoretical |Traceback |"
     r"(?:Total n|N)umber of |compute_activation|Activation memory|saving |successfully |File \"|using |building |setting |> |[A-Z]+:\w|"
-    r"(?:INFO|WARNING|ERROR|DEBUG)\b|\d{4}[-/]\d\d[-/]\d\d[ T]|[\w.-]+:\d+:\d+ \[\d|torch\.|\w*Error:)")
+    r"(?:INFO|WARNING|ERROR|DEBUG)\b|\d{4}[-/]\d\d[-/]\d\d[ T]|[\w.-]+:\d+:\d+ \[\d|torch\.(?!b?float|u?int|half)|\w*Error:)")
 
 _INDENT = re.compile(r"> |\s{2,}")
 _ENDS_IN_NUMBER = re.compile(r"\d\.?$")
@@ -33,14 +35,16 @@ class Wrapped:
     `closes`: a whole record has no more to come; without it the record grows as long as pieces add to it.
     """
 
-    def __init__(self, line: LogLine, text: str, whole: Callable[[str], int], read: Read, alone: Read, *, closes: bool = True) -> None:
-        self.line, self.pieces, self.closes = line, [text], closes
+    def __init__(self, line: LogLine, text: str, whole: Callable[[str], int], read: Read, alone: Read, *, closes: bool = True,
+                 most: int = MOST_PIECES) -> None:
+        self.line, self.pieces, self.closes, self.most = line, [text], closes, most
         self.whole, self.read, self.alone = whole, read, alone
         self.best, self.best_pieces = (text, 1) if whole(text) else ("", 0)
 
     def feed(self, line: LogLine, context: Context) -> Fed:
         """Take pieces until the record is whole or a line is none."""
-        late = len(self.pieces) >= MOST_PIECES or (self.best and len(self.pieces) >= self.best_pieces + _MOST_WITHOUT_GAIN)
+        late = len(self.pieces) >= self.most or (self.best and len(self.pieces) >= self.best_pieces + _MOST_WITHOUT_GAIN)
+        late = late or sum(map(len, self.pieces)) + len(line.text) > LONGEST_RECORD
         if late or _OWN.match(line.text) or not line.text.strip() or line.rank not in (None, self.line.rank):
             self.finish(context)
             return Fed.CLOSED_BEFORE
@@ -50,7 +54,7 @@ class Wrapped:
             self.best, self.best_pieces = best, len(self.pieces)
             if self.closes:
                 self.finish(context)
-                return Fed.CLOSED
+                return Fed.CLOSED_BEFORE  # another record may be glued to its last piece
         return Fed.FOREIGN
 
     def finish(self, context: Context) -> None:

@@ -58,6 +58,12 @@ def test_a_probe_line_fills_both_tables():
     assert stats["valid"] is memory["valid"] is True
 
 
+def test_a_rank_and_a_step_may_be_spelled_as_text():
+    found = rows(json.dumps(PROBE | {"rank": "3", "iteration": "120"}).encode() + b"\n")
+    assert [(row["rank"], row["iteration"]) for row in found["memory_stats"]] == [(3, 120)]
+    assert [row["rank"] for row in rows(json.dumps(PROBE | {"rank": "3a"}).encode() + b"\n")["memory_stats"]] == [None]
+
+
 @pytest.mark.parametrize("text", [
     json.dumps(FLAT), json.dumps(nested(FLAT)), json.dumps(FLAT, indent=2), json.dumps(nested(FLAT), indent="\t"), json.dumps([FLAT]),
     "OrderedDict([" + ", ".join(f"({name!r}, {value})" for name, value in FLAT.items()) + "])",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+import time
+
 import pytest
 
 from tests.ingest.parsers.log.reading import read
@@ -37,6 +40,82 @@ def test_a_dump_through_launchers(prefix: str) -> None:
              "-------------------- end of arguments ---------------------"]
     found = arguments("\n".join(prefix + line for line in lines))
     assert found == {long: "['a b']", "lr": "1e-08", "load": "", "seed": None, "data_path": "['0.5', '/data/a b']"}
+
+
+DUMP = ["------------------------ arguments ------------------------", "  ddp_param_name_patterns_for_fp32_local_accumulation  ['a b']",
+        "  lr .............................................. 1e-08", "  load ............................................ ",
+        "  note ............................................ two", "lines", "  world_size ...................................... 16",
+        "-------------------- end of arguments ---------------------"]
+FOUND = {"ddp_param_name_patterns_for_fp32_local_accumulation": "['a b']", "lr": "1e-08", "load": "", "note": "two\nlines", "world_size": "16"}
+
+
+@pytest.mark.parametrize("prefix", [
+    "trainer-1  | ", "trainer_1_1    | ", "train-worker-0 pytorch ", "[prterun-node1-1234@1,0]<stdout>: ", "Mon Nov 30 07:21:44 2026[1,0]<stdout>:",
+    "Mon Nov 30 07:21:44 2026<stdout>: ", "Nov 30 07:21:44 gpu01 python[123]: ", "<14>1 2026-11-30T07:21:44Z gpu01 python 12345 - - ",
+    "Nov 30 07:21:44 ", "00:00:12 ", "2026-11-30 07:21:44 ", "train\tRun\t2026-11-30T07:21:44.1234567Z ", "2026-11-30T07:21:44.123456Z 01O ",
+    "[0] ", "[0]:", "[0]: ", "[rank=0] ", "[node1:rank0] ", "worker[0]: ", "0| ", "INFO 11-30 07:21:44 [trainer.py:123] ",
+    "[INFO|trainer.py:123] 2026-11-30 07:21:44,123 >> ", "10.0.0.1: ", "train.log:", "a launcher nobody knows // 7 >>> ",
+])
+def test_a_dump_behind_what_stands_before_its_header(prefix: str) -> None:
+    rows = read("".join(f"{prefix}{line}\n" for line in ["first", *DUMP, "  next"]))
+    assert {row["name"]: row["value"] for row in rows["run_args"]} == FOUND
+    assert [row["world_size"] for row in rows["runs"]] == [16]
+    assert "rejects" not in rows
+
+
+def test_digits_of_a_learned_prefix_vary_and_lines_of_others_stay_out() -> None:
+    lines = [f"at 7:21:{at:02d} of w[0] > {line}\nat 7:21:{at:02d} of w[1] > loading\nunprefixed\n"
+             for at, line in enumerate(DUMP) if line != "lines"]
+    assert arguments("".join(lines)) == FOUND | {"note": "two"}
+
+
+def test_a_record_inside_a_learned_prefix_s_dump_is_read() -> None:
+    memory = "[Rank 1] (after 2 iterations) memory (MB) | allocated: 1.00 | max allocated: 2.00 | reserved: 3.00 | max reserved: 4.00"
+    rows = read("".join(f"x: {line}\n" for line in [*DUMP[:3], memory, *DUMP[3:]]))
+    assert {row["name"]: row["value"] for row in rows["run_args"]} == FOUND
+    assert [row["rank"] for row in rows["rank_memory"]] == [1]
+
+
+def test_an_argument_s_line_behind_anything_without_a_header_is_read_by_its_width_or_counted() -> None:
+    line = "lr .............................................. 1e-08"
+    assert arguments(f"who knows // {line}") == {"lr": "1e-08"}
+    rows = read(f"who_knows_{line}\nwho knows {line.replace(' ....', ' ..')}\n")
+    assert [row["line"] for row in rows["rejects"]] == [2]
+    assert "rejects" not in read("loading the checkpoint of this model ................. done\n"
+                                 "building GPT model ..............................................\n  ninja .................. [OKAY]\n"
+                                 "    forward-compute ................................: (0.00, 00.00)\n")
+
+
+def test_a_progress_bar_before_an_argument_is_no_part_of_the_value_above() -> None:
+    bars = ["  3%|#   | 1/30 [00:01<00:30]", "Loading: 10it [00:01,  7.1it/s]"]
+    assert arguments("".join(f"{bars[at % 2]}\r{line}\n" for at, line in enumerate(DUMP) if line != "lines")) == FOUND | {"note": "two"}
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 132])
+def test_a_config_that_a_wrap_tore_is_whole_again(width: int) -> None:
+    fields = {"grad_reduce_in_fp32": "True", "overlap_grad_reduce": "False", "bucket_size": "40000000", "params_dtype": "torch.bfloat16",
+              **{f"some_longer_name_of_a_field_{at}": f"Foo(a={at})" for at in range(30)}}
+    text = f"x DistributedDataParallelConfig({', '.join(f'{name}={value}' for name, value in fields.items())})"
+    for cut in ("\n".join(text[at:at + width] for at in range(0, len(text), width)), "\n".join(textwrap.wrap(text, width))):
+        rows = read(f"{cut}\nusing torch.bfloat16 for parameters ...\n")
+        assert {row["name"]: row["value"] for row in rows["run_args"]} == fields
+        assert {row["origin"] for row in rows["run_args"]} == {"ddp_config"}
+        assert "rejects" not in rows
+
+
+def test_a_config_whose_end_never_comes_keeps_what_is_certain_and_is_counted() -> None:
+    rows = read("OptimizerConfig(optimizer='adam', lr=0.0\n[rank0]: something else\nconfig = OptimizerConfig(\n")
+    assert [(row["name"], row["value"]) for row in rows["run_args"]] == [("optimizer", "'adam'")]
+    assert [row["line"] for row in rows["rejects"]] == [1]
+    assert arguments("DistributedDataParallelConfig(a=1)[rank1]: x OptimizerConfig(b=(2, 3))") == {"a": "1", "b": "(2, 3)"}
+    assert arguments("OptimizerConfig(f=<function (x) -> y>, a=1 > 0, b=2)") == {"f": "<function (x) -> y>", "a": "1 > 0", "b": "2"}
+
+
+def test_no_line_takes_long() -> None:
+    blanks, many = " " * 500_000, "OptimizerConfig(a=1, " * 20_000
+    begun = time.process_time()
+    read(f"x ------------ a{blanks}\n{'-' * 500_000} a\n{many}\n" + f"OptimizerConfig(a=1,\n{'b=2, ' * 100_000}\n{'c=3, ' * 100_000}\n" * 2)
+    assert time.process_time() - begun < 10
 
 
 def test_config_reprs_are_split_at_their_own_commas() -> None:

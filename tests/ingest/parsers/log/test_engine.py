@@ -49,6 +49,18 @@ def test_a_log_of_neighbours_with_wraps_and_parts_gives_the_same_rows_however_it
     assert [(row["rank"], row["kind"]) for row in rows["oom_events"]] == [(3, "driver"), (2, "cuda"), (None, "nccl")]
 
 
+def test_a_dump_behind_an_unknown_prefix_and_glued_and_torn_records_give_the_same_rows_however_they_are_cut() -> None:
+    memory = MEMORY.format(8, "20110.50")
+    lines = [f"7 of w >  {line}" for line in (
+        "------------------------ arguments ------------------------", "  lr .............................................. 1e-08",
+        "  a_name_of_more_than_forty_eight_characters_without_dots  True", "-------------------- end of arguments ---------------------")]
+    data = "\n".join([*lines, memory[:90], memory[90:] + memory.replace("Rank 8", "Rank 9"), "DistributedDataParallelConfig(a=1, nam", "e=(2, 3))",
+                      " iteration 3/ 10 | lr: 1,5 | lm loss: 1.000000E+00 | number of nan iterations:   0 |", ""]).encode()
+    whole = canonical(read(data))
+    assert {table: len(rows) for table, rows in whole.items()} == {"run_args": 4, "rank_memory": 2, "iterations": 1, "rejects": 1}
+    assert [cut for cut in range(len(data) + 1) if canonical(read_in_two(data, cut)) != whole] == []
+
+
 @pytest.mark.long
 def test_a_log_of_neighbours_cut_at_any_byte_gives_the_rows_of_the_whole() -> None:
     assert _wrong_neighbour_cuts(range(len(NEIGHBOURS) + 1)) == []

@@ -26,7 +26,8 @@ ITERATION = (" iteration {0:8d}/    1000 | consumed samples: {1:12d} | elapsed t
              "global batch size: {4:5d} | lm loss: {5:.6E} | loss scale: 1.0 | grad norm: {6:.3f} | num zeros: {7} | "
              "number of skipped iterations: {8:3d} | number of nan iterations: {9:3d} |")
 PREFIXES = ("", "", "", " ", "[default3]:", "[rank5]: ", " 9: [rank9]:", "[default1]:[rank2]: ", "gx-n01: ", "[1,8]<stdout>:", "INFO:megatron:",
-            "\x1b[36m", "2026-09-01T10:00:00.1Z ", "(Actor pid=3) ", "\t", "{", "x] ", "[Rank ", "#1|", "\x00", "\r", "é: ")
+            "\x1b[36m", "2026-09-01T10:00:00.1Z ", "(Actor pid=3) ", "\t", "{", "x] ", "[Rank ", "#1|", "\x00", "\r", "é: ",
+            "[0] ", "[3]: ", "Nov 30 07:21:44 gpu01 python[1]: ", "Nov  3 07:21:44 ", "trainer_1_1  | ", "[rank=4] ", "10.0.0.1: ", "worker[2]: ")
 
 
 def _rows(data: bytes, path: str, **options: object) -> tuple[Rows, int]:
@@ -69,7 +70,8 @@ def _iteration_line(source: random.Random, n: int) -> str:
     line = ITERATION.format(n, source.randrange(10**6), source.uniform(1, 1e5), source.uniform(0, 1), 512, source.uniform(-1, 11), source.random(),
                             source.choice(("1.0", "nan", "3", "1/2", "12.5 (avg 3.0)")), source.randrange(3), 0)
     more = source.choice(("", "", "", " moe x_loss: 1.250000E+00 |", " mem_usages: 0.5 |", " time (s): 3.5 |", " unread |", " lm loss: 2 |",
-                          " a = 3 |", " [Rank 1] (after 2 iterations)", " TFLOPs: 33.25 |", " validation: 1.0 |", " allocated (GB): 2.5 |"))
+                          " a = 3 |", " [Rank 1] (after 2 iterations)", " TFLOPs: 33.25 |", " validation: 1.0 |", " allocated (GB): 2.5 |",
+                          " lens: 1,2,3 |", " tokens: 1,234,567 |", " grad norm: 1,5 |", " lm loss: 1,070112E+01 |"))
     if source.random() < 0.2:
         line = line.replace(" number of nan iterations:   0 |", "")
     return stamp + line + more

@@ -120,3 +120,22 @@ def test_an_iteration_line_without_its_numbers_is_no_silent_loss(number: str) ->
 
 def test_a_sentence_about_iterations_is_no_reject() -> None:
     assert "rejects" not in read("iteration time / per rank | see the table\nsaved iteration last / 500 | done, consumed nothing\n")
+
+
+def test_commas_are_thousands_where_nothing_else_can_be_meant_and_never_cut_a_number() -> None:
+    line = (" iteration 20/ 500 | consumed samples: 20,480 | consumed tokens: 41,943,040 | elapsed time per iteration (ms): 12,305.4 | "
+            "learning rate: 7,1E-07 | lm loss: 1,070112E+01 | mtp loss: 1.000000E+00 | grad norm: 12,305 |" + END)
+    rows = read(line + "\n")
+    (row,) = rows["iterations"]
+    assert (row["consumed_samples"], row["elapsed_ms"], row["losses"]) == (20480, 12305.4, {"mtp loss": 1.0})
+    assert not any(row.get(name) for name in ("learning_rate", "grad_norm"))
+    assert row["other"]["consumed tokens"] == "41,943,040"
+    assert [one["text"] for one in rows["rejects"]] == [line.strip()]
+    assert "rejects" not in read(line.replace("7,1E-07", "7.1E-07").replace("1,07", "1.07").replace("12,305 |", "12.3 |") + "\n")
+    evaluation = read("validation loss at iteration 20 | lm loss value: 1,07E+01 | lm loss PPL: 4.0E+00 |\n")
+    assert [one["line"] for one in evaluation["rejects"]] == [1]
+
+
+def test_a_colon_after_the_word_is_no_silent_loss() -> None:
+    rows = read(" iteration:       40/    2000 | consumed samples:          160 | elapsed time per iteration (ms): 11234.5 |\n")
+    assert ("iterations" in rows, len(rows["rejects"])) == (False, 1)

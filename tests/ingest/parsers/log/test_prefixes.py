@@ -32,6 +32,14 @@ NOON = datetime(2026, 4, 30, 2, 12, 41)
     ("E0404 10:00:00.000000 123 torch/distributed/elastic/x.py:1] ", None, None, None, None),
     ("\x1b[36m(WorkerDict pid=333)\x1b[0m ", None, None, None, None),
     ("2026-04-30 02:12:41.000 | ERROR    | __main__:train:12 - ", None, None, None, NOON),
+    ("[prterun-node1-1234@1,11]<stderr>: ", 11, None, None, None), ("Thu Apr 30 02:12:41 2026[1,11]<stderr>:", 11, None, None, None),
+    ("Thu Apr 30 02:12:41 2026<stderr>: ", None, None, None, None), ("trainer_1_1    | ", None, None, "trainer_1_1", None),
+    ("Apr 30 02:12:41 gpu01 python[123]: ", None, None, "gpu01", None), ("Apr 30 02:12:41 ", None, None, None, None),
+    ("<14>1 2026-04-30T02:12:41Z gpu01 python 123 - - ", None, None, "gpu01", NOON), ("2026-04-30T02:12:41.000000Z 01E ", None, None, None, NOON),
+    ("train\tRun it\t2026-04-30T02:12:41.0000000Z ", None, None, None, NOON), ("[11] ", None, "task 11", None, None),
+    ("[11]:", None, "task 11", None, None), ("[rank=11] ", 11, None, None, None), ("[node1:rank11] ", 11, None, "node1", None),
+    ("worker[11]: ", None, "task 11", None, None), ("ERROR 04-30 02:12:41 [trainer.py:1] ", None, None, None, None),
+    ("[ERROR|trainer.py:123] 2026-04-30 02:12:41,000 >> ", None, None, None, NOON),
 ])
 def test_a_stack_of_prefixes(prefix: str, rank: int | None, label: str | None, host: str | None, at: datetime | None) -> None:
     line = log_line(prefix + ERROR, 1, 0)
@@ -44,7 +52,8 @@ def test_a_stack_of_prefixes(prefix: str, rank: int | None, label: str | None, h
     "  num_layers ...................................... 32", "E-04 | global batch size:     4 |", "rank      : 60 (local_rank: 4)",
     "[ERROR] 2026-06-15-21:45:45 (PID:3734596, Device:7, RankID:7) ERR00100 PTA call acl api failed", "| 0     910B3 | OK |",
     "42000.00 | max reserved", "gx-n01:3310:4411 [2] NCCL INFO comm 0x5", "Loss: 3 | x", "index: 3", "[0, 1, 1]", "['a', 'b']", "[]",
-    "-1: x", "rank_memory: 3", "EL0004: [PID: 12] Failed to allocate memory.",
+    "-1: x", "rank_memory: 3", "[0] NVIDIA H100 | 30'C", "[Rank 3] (after", "12E+01 | lm loss", "May be x",
+    "node_count: 3", "| 1 |", "EL0004: [PID: 12] Failed to allocate memory.",
 ])
 def test_what_only_looks_like_a_prefix_stays(text: str) -> None:
     assert log_line(text, 1, 0).text == text

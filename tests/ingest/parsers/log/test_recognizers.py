@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ingest.parsers.base import Row
 from ingest.parsers.log.recognizers import RECOGNIZERS
 from ingest.parsers.log.records import Context, Fed, LogLine
+from tests.ingest.parsers.log.reading import read as read_log
 
 MIB = 2**20
 GIB = 2**30
@@ -199,3 +202,13 @@ def test_phase_lines_are_binary_gigabytes() -> None:
     row = read("Before compute_log_prob, memory allocated (GB): 2.50, memory reserved (GB): 3.25, "
          "device memory used/total (GB): 49.75/79.25")["rank_memory"][0]
     assert (row["phase"], row["allocated_bytes"], row["device_total_bytes"]) == ("Before compute_log_prob", 5 * GIB // 2, 79 * GIB + GIB // 4)
+
+
+@pytest.mark.parametrize("unit", ["memory (KB) |", "memory |", "memory (bytes) |"])
+def test_a_memory_record_in_no_known_unit_is_counted(unit: str) -> None:
+    line = f"[Rank 3] (after 92 iterations) {unit} allocated: 9.0 | max allocated: 12.0 | reserved: 13.0 | max reserved: 13.5"
+    whole = "[Rank 4] (after 92 iterations) memory (MB) | allocated: 9.00 | max allocated: 12.00 | reserved: 13.00 | max reserved: 13.50"
+    rows = read_log(f"{line}{whole}\n{line}\n")
+    assert [row["rank"] for row in rows["rank_memory"]] == [4]
+    assert [(row["line"], row["text"]) for row in rows["rejects"]] == [(1, line), (2, line)]
+    assert "rejects" not in read_log("[Rank 3] (after 92 iterations) memory | see the table\n[Rank 3] (after lunch) memory (KB) | none\n")

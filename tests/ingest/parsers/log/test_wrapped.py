@@ -76,6 +76,13 @@ def test_a_footprint_is_whole_again_at_every_width(wrap):
         assert (row["shape"], row["total_bytes"], row["activation_bytes"]) == ("full", round(11336.04 * MIB), round(2215.6 * MIB)), width
 
 
+@pytest.mark.parametrize("cut", range(36, len(ROUNDED)))
+def test_a_record_glued_to_the_rest_of_a_wrapped_one_is_read(cut):
+    rows = read(f"{ROUNDED[:cut]}\n{ROUNDED[cut:]}{ROUNDED.replace('Rank 8', 'Rank 9')}\n")
+    assert [(row["rank"], row["max_reserved_bytes"]) for row in rows["rank_memory"]] == [(8, 42100 * MIB), (9, 42100 * MIB)]
+    assert "rejects" not in rows
+
+
 def test_what_follows_a_torn_record_of_its_own_is_no_piece_of_it():
     rows = read(ROUNDED[:70] + "\n" + ROUNDED.replace("Rank 8", "Rank 9") + "\n")
     assert [row["rank"] for row in rows["rank_memory"]] == [9]

@@ -14,8 +14,9 @@ _HEAD = """\
 Generated from `analysis/findings` by `docs/make_findings.py`; do not edit.
 
 A finding is one sentence about an attempt of a run, with a severity (error, warning, note), a confidence (proven, likely, possible), the lines
-that show it, and actions. `hbmledger report` lists them worst first; `hbmledger check` turns them into an exit code. Bytes saved are those of
-the plan on the fullest rank; an action that is in force already, or would save nothing here, is named with the reason instead of being advised.
+that show it, and actions. `hbmledger report` lists them worst first; `hbmledger check` turns them into an exit code: 0 clear, 1 a finding at
+or above `--fail-on`, 2 not judged, which a run is too that was seen near its limit in too few steps to say how often. Bytes saved are those of the
+plan on the fullest rank; an action that is in force already, or would save nothing here, is named with the reason instead of being advised.
 """
 
 

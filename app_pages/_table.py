@@ -24,24 +24,26 @@ _UNITS = {"GiB": 2**30, "MiB": 2**20}
 _SIZED = re.compile(r"(?:(.*?),? )?(GiB|MiB)")
 Row = Mapping[str, Any]
 T = TypeVar("T")
+R = TypeVar("R")
 
 
-class Made(Sequence[Row]):
-    """Rows that are made of `items` as they are looked at: of 4,096 ranks a page lists 2,000, and a file of all is seldom asked for."""
+class Made(Sequence[R]):
+    """Rows, or what is told of a row, made of `items` as they are looked at: of 4,096 ranks a page lists 2,000, and a file of all is seldom asked
+    for."""
 
-    def __init__(self, items: Sequence[T], how: Callable[[T], Row]) -> None:
+    def __init__(self, items: Sequence[T], how: Callable[[T], R]) -> None:
         self._items, self._how = items, how
 
     def __len__(self) -> int:
         return len(self._items)
 
     @overload
-    def __getitem__(self, at: int) -> Row: ...
+    def __getitem__(self, at: int) -> R: ...
 
     @overload
-    def __getitem__(self, at: slice) -> list[Row]: ...
+    def __getitem__(self, at: slice) -> list[R]: ...
 
-    def __getitem__(self, at: int | slice) -> Row | list[Row]:
+    def __getitem__(self, at: int | slice) -> R | list[R]:
         return [self._how(one) for one in self._items[at]] if isinstance(at, slice) else self._how(self._items[at])
 
 
@@ -93,11 +95,11 @@ def ticked(rows: Sequence[Row], key: str, link: str, names: Sequence[str], forma
 
 
 def opened(rows: Sequence[Row], key: str, link: str, names: Sequence[str], sources: Sequence[Sequence[Source | None]],
-           formats: Mapping[str, str] | None = None, **more: Any) -> int | None:
-    """The same, with the lines that the ticked row was read from below it."""
+           formats: Mapping[str, str] | None = None, *, shows: str = "the lines it was read from", **more: Any) -> int | None:
+    """The same, with the lines that the ticked row was read from below it; `shows` says which those are."""
     picked = ticked(rows, key, link, names, formats, **more)
     if picked is None:
-        st.caption("Tick a row to see the lines it was read from.")
+        st.caption(f"Tick a row to see {shows}.")
         return None
     for source in dict.fromkeys(sources[picked]):
         if source is not None:

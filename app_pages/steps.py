@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from analysis.charts import steps as step_charts
-from analysis.rows import Near, Overview
+from analysis.rows import HighLoad, Near, Overview, Source
 from analysis.scope import RECORDS_TO_LOOK_AT
 from analysis.steps.high_load import load_places
 from analysis.steps.outlook import FARTHEST, outlook
@@ -17,10 +17,9 @@ from analysis.verdict import size_text
 from app_pages._address import linked_number
 from app_pages._header import run_page
 from app_pages._kept import kept
-from app_pages._origin import origin
 from app_pages._picture import picture
 from app_pages._shared import asked, gib, mib, place, safe, section
-from app_pages._table import Made, opened, table, ticked
+from app_pages._table import Made, opened, table
 
 _LEVELS = ("stable", "occasional", "insufficient", "undetermined", "clear")
 
@@ -87,17 +86,19 @@ def _loads(found: Overview) -> None:
     if reason := found.not_measurable.get("high_load_steps"):
         st.info(safe(reason), icon=":material/help:")
         return
-    picked = ticked([{"rank": one.rank, "rule": one.rule, "threshold, MiB": mib(one.threshold_bytes), "median, MiB": mib(one.median_bytes),
+    loads = found.high_loads
+    opened(Made(loads, _load), "loads", "load", [str(one.rank) for one in loads], Made(loads, lambda one: _fullest_lines(found, one)),
+           shows="the lines of its steps with the most tokens")
+
+
+def _load(one: HighLoad) -> dict[str, Any]:
+    return {"rank": one.rank, "rule": one.rule, "threshold, MiB": mib(one.threshold_bytes), "median, MiB": mib(one.median_bytes),
             "most, MiB": mib(one.most_bytes), "high": len(one.steps), "of": one.of_steps,
-            "steps": ", ".join(map(str, one.steps[:40])) + (" ..." if len(one.steps) > 40 else "")} for one in found.high_loads],
-                    "loads", "load", [str(one.rank) for one in found.high_loads])
-    if picked is None:
-        st.caption("Tick a row to see the lines of its steps with the most tokens.")
-        return
-    one = found.high_loads[picked]
-    places = kept(f"load places of rank {one.rank}", found, lambda: load_places(*asked(found.run), found.run_index, one.rank, one.steps))
-    for source in places:
-        origin(source)
+            "steps": ", ".join(map(str, one.steps[:40])) + (" ..." if len(one.steps) > 40 else "")}
+
+
+def _fullest_lines(found: Overview, one: HighLoad) -> tuple[Source, ...]:
+    return kept(f"load places of rank {one.rank}", found, lambda: load_places(*asked(found.run), found.run_index, one.rank, one.steps))
 
 
 def _outlook(found: Overview) -> None:

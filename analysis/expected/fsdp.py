@@ -83,11 +83,12 @@ def _elements(tensors: Iterable[Tensor]) -> int:
 
 def _window(options: Options, units: Sequence[Sequence[Tensor]]) -> int:
     """The most bytes gathered at once: a running unit, and units after it until those hold `fsdp_ahead` elements."""
-    elements, sizes = [_elements(unit) for unit in units], [width(options, unit) for unit in units]
-    ends, total, last, most = [0, *accumulate(elements)], [0, *accumulate(sizes)], 0, 0
+    elements = [0, *accumulate(_elements(unit) for unit in units)]
+    size = [0, *accumulate(width(options, unit) for unit in units)]
+    last = most = 0
     for first in range(len(units)):
         last = max(last, first + 1)
-        while last < len(units) and ends[last] - ends[first + 1] < options.fsdp_ahead:
+        while last < len(units) and elements[last] - elements[first + 1] < options.fsdp_ahead:
             last += 1
-        most = max(most, total[last] - total[first])
+        most = max(most, size[last] - size[first])
     return most

@@ -7,17 +7,16 @@ release has names that the list does not: a stranger is told, never refused, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import islice
 from typing import Any
 
 from analysis.expected.model import prepared
 from analysis.theory.arguments import Args
 
 MOST = 20
-"""Strangers that are asked about and told; each asks the ledger."""
+"""Names that are asked about; each asks the ledger."""
 
 
 @cache
@@ -27,9 +26,14 @@ def argument_names() -> frozenset[str]:
 
 
 def strangers(args: Args, answer: Callable[[Args], Any]) -> Iterator[str]:
-    """A sentence for each unknown name without which `answer` is the same."""
+    """A sentence for each name that Megatron does not have and without which `answer` is the same."""
     known = prepared(args)
-    unknown = islice((name for name in known if name not in argument_names()), MOST)
-    for name in unknown:
-        if answer({other: known[other] for other in known if other != name}) == answer(known):
-            yield f"{name} is no argument of Megatron's and moves nothing in the ledger; check its name"
+    return without_effect([name for name in known if name not in argument_names()], known, answer, of="Megatron's")
+
+
+def without_effect(names: Sequence[str], given: Args, answer: Callable[[Args], Any], *, of: str) -> Iterator[str]:
+    """A sentence for each of these names, not found among the arguments `of` something, without which the answer to what is given is the same."""
+    whole = answer(given) if names else None
+    for name in names[:MOST]:
+        if answer({other: given[other] for other in given if other != name}) == whole:
+            yield f"{name} is no argument of {of} and moves nothing in the ledger; check its name"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from analysis.capacity import given_capacity
+from analysis.expected.names import without_effect
 from analysis.overview import environment_of, overview, seen_of
-from analysis.plan.change import Before, Plan, Sensitivity, before_of, plan, sensitivity
+from analysis.plan.change import Plan, Sensitivity, before_of, plan, sensitivity
 from analysis.plan.offload import Offload, offloads
-from analysis.reconcile import Expected
 from analysis.rows import Overview
 from analysis.theory.arguments import native_args
 from ingest.errors import LedgerError
@@ -37,16 +37,9 @@ def plan_of(found: Overview, changes: Mapping[str, Any], device: str | None = No
     expected = found.ledger.expected
     before = before_of(expected, found.ranks, capacity)
     made = plan(expected, before, changes)
-    return replace(made, assumptions=(*_unread(expected, before, changes, made), *made.assumptions))
-
-
-def _unread(expected: Expected, before: Before, changes: Mapping[str, Any], made: Plan) -> Iterator[str]:
-    """A sentence for each change of an argument that the run does not have and that moves no byte: its name may be misspelt."""
-    for name, value in changes.items():
-        if expected.args.keys().isdisjoint(native_args({name: value})):
-            rest = {other: changes[other] for other in changes if other != name}
-            if plan(expected, before, rest).stages == made.stages:
-                yield f"{name} is no argument of this run and moves nothing in the ledger; check its name"
+    unknown = [name for name, value in changes.items() if expected.args.keys().isdisjoint(native_args({name: value}))]
+    told = without_effect(unknown, changes, lambda given: plan(expected, before, given).stages, of="this run")
+    return replace(made, assumptions=(*told, *made.assumptions))
 
 
 def offload_of(connection: duckdb.DuckDBPyConnection, found: Overview) -> tuple[Offload, ...]:
